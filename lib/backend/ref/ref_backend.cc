@@ -1,0 +1,105 @@
+#include "backend/ref/ref_backend.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "backend/elementwise.h"
+#include "backend/host_memory.h"
+#include "backend/ref/conv2d.h"
+#include "backend/ref/elementwise_ops.h"
+#include "backend/ref/linear.h"
+#include "backend/ref/loss.h"
+#include "backend/ref/norm.h"
+#include "backend/ref/pool2d.h"
+#include "backend/ref/ref_op.h"
+
+namespace pd {
+namespace {
+
+template <typename T>
+class RefBackend : public Backend {
+ public:
+  std::string_view kind() const override { return std::is_same_v<T, double> ? "ref64" : "ref"; }
+  std::string name() const override { return ProcessorName(); }
+  std::string libraries() const override { return "none"; }
+  int threads() const override { return 1; }
+  DType dtype() const override { return ref::kDTypeOf<T>; }
+
+  Buffer Allocate(size_t bytes) override { return AllocateHost(bytes); }
+
+  void Copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+
+  void ToDense(const Layout& layout, const void* inner, void* dense) override {
+    CopyDense(layout, inner, dense);
+  }
+  void FromDense(const Layout& layout, const void* dense, void* inner) override {
+    CopyDense(layout, dense, inner);
+  }
+
+  void Accumulate(void* acc, const void* x, size_t count) override {
+    AccumulateHost(ref::Out<T>(acc), ref::In<T>(x), count);
+  }
+  void AddScaled(void* acc, const void* x, float scale, bool first, size_t count) override {
+    AddScaledHost(ref::Out<T>(acc), ref::In<T>(x), scale, first, count);
+  }
+  void Sgd(const SgdArgs& args) override {
+    if constexpr (std::is_same_v<T, double>) {
+      SgdHostF64(args);
+    } else {
+      SgdHostF32(args);
+    }
+  }
+
+  std::unique_ptr<Op> PlanConv2d(const Conv2dDesc& desc, const OpRequest& request) override {
+    return ref::MakeConv2d<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanLinear(const LinearDesc& desc, const OpRequest& request) override {
+    return ref::MakeLinear<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanPool2d(const Pool2dDesc& desc, const OpRequest& request) override {
+    return ref::MakePool2d<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanActivation(Activation kind, const OpRequest& request) override {
+    return ref::MakeActivation<T>(kind, request);
+  }
+  std::unique_ptr<Op> PlanFlatten(const OpRequest& request) override {
+    return ref::MakeFlatten<T>(request);
+  }
+  std::unique_ptr<Op> PlanDropout(const DropoutDesc& desc, const OpRequest& request) override {
+    return ref::MakeDropout<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanBatchNorm(const BatchNormDesc& desc, const OpRequest& request) override {
+    return ref::MakeBatchNorm<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanLrn(const LrnDesc& desc, const OpRequest& request) override {
+    return ref::MakeLrn<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanAdd(const OpRequest& request) override {
+    return ref::MakeAdd<T>(request);
+  }
+  std::unique_ptr<Op> PlanConcat(const OpRequest& request) override {
+    return ref::MakeConcat<T>(request);
+  }
+  std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
+                                              const OpRequest& request) override {
+    return ref::MakeSoftmaxCrossEntropy<T>(desc, request);
+  }
+
+ private:
+  static void CopyDense(const Layout& layout, const void* from, void* to) {
+    PD_CHECK(layout.dense(), "a layout of another backend, dims {}", ToString(layout.dims));
+    std::memcpy(to, from, layout.bytes);
+  }
+};
+
+}  // namespace
+
+template <typename T>
+std::unique_ptr<Backend> MakeRefBackend() {
+  return std::make_unique<RefBackend<T>>();
+}
+
+template std::unique_ptr<Backend> MakeRefBackend<float>();
+template std::unique_ptr<Backend> MakeRefBackend<double>();
+
+}  // namespace pd

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace pd {
+
+/// One minibatch as the loader prepared it.
+struct Minibatch {
+  int64_t number = 0;                    ///< Within the epoch, from 0.
+  int64_t samples = 0;                   ///< The last of an epoch may be short.
+  std::vector<const std::byte*> fields;  ///< Dense, samples rows each.
+};
+
+/// Reads minibatches ahead on a thread of its own, into buffers taken once. One consumer.
+class Loader {
+ public:
+  /// `depth` minibatches are read ahead of the one in use: depth + 1 buffers, each field 64-byte
+  /// aligned. The data set outlives the loader.
+  Loader(const Dataset& data, int64_t batch_size, int depth);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// Minibatches of one pass over the data set: ⌈size / batch_size⌉.
+  int64_t num_minibatches() const;
+  int64_t SamplesIn(int64_t minibatch) const;
+
+  /// Starts a pass over samples in `order` (EpochOrder, or 0, 1, 2, … for evaluation): this worker
+  /// will ask for minibatches first, first + step, … below `end`. Interrupts an earlier pass and
+  /// drops what it left.
+  void Start(std::vector<int64_t> order, uint64_t epoch, int64_t first, int64_t step, int64_t end);
+
+  /// The next minibatch; waits until it is read. Valid until the next call. Allocates nothing.
+  /// Throws what reading threw, after the minibatches before it; kInternal after the last one of
+  /// the pass.
+  const Minibatch& Next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pd

@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include "layer/activation.h"
+#include "layer/add.h"
+#include "layer/batch_norm.h"
+#include "layer/concat.h"
+#include "layer/conv2d.h"
+#include "layer/dropout.h"
+#include "layer/flatten.h"
+#include "layer/linear.h"
+#include "layer/lrn.h"
+#include "layer/pool2d.h"
+#include "layer/reader.h"
+#include "layer/softmax_cross_entropy.h"
+
+namespace pd {
+namespace {
+
+struct Entry {
+  std::string_view type;
+  std::unique_ptr<Layer> (*make)(const LayerReader&);
+};
+
+constexpr Entry kLayers[] = {
+    {"add", MakeAdd},
+    {"avg_pool2d", MakePool2d},
+    {"batch_norm", MakeBatchNorm},
+    {"concat", MakeConcat},
+    {"conv2d", MakeConv2d},
+    {"dropout", MakeDropout},
+    {"flatten", MakeFlatten},
+    {"global_avg_pool2d", MakeGlobalAvgPool2d},
+    {"linear", MakeLinear},
+    {"lrn", MakeLrn},
+    {"max_pool2d", MakePool2d},
+    {"relu", MakeActivation},
+    {"sigmoid", MakeActivation},
+    {"softmax_cross_entropy", MakeSoftmaxCrossEntropy},
+    {"tanh", MakeActivation},
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeLayer(const JsonView& json, const std::vector<TensorSpec>& inputs) {
+  const LayerReader reader(json, inputs);
+  std::vector<std::string_view> types;
+  for (const Entry& entry : kLayers) {
+    if (entry.type == reader.type()) return entry.make(reader);
+    types.push_back(entry.type);
+  }
+  const std::string near = Nearest(reader.type(), types);
+  json.At("type").Fail(
+      fmt::format("one of {}", fmt::join(types, ", ")),
+      fmt::format("\"{}\"{}", reader.type(),
+                  near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+}
+
+}  // namespace pd

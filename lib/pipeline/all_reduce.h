@@ -1,0 +1,111 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "pipeline/comm.h"
+
+namespace pd {
+
+/// One all-reduce of a range: a bucket of gradients, or running statistics. Kept by the caller;
+/// reused.
+struct ReduceJob {
+  std::byte* data =
+      nullptr;       ///< This replica's part; the sum at the end, the same bits on all replicas.
+  size_t bytes = 0;  ///< A multiple of the element size.
+  std::vector<float> weights;  ///< One a replica; 0: that replica has nothing to add.
+  Ticket done;
+};
+
+/// Share of a minibatch of `samples` in the gradient of a round of `round_samples`: the round's
+/// gradient is Σ n_b g_b / Σ n_b.
+inline float RoundWeight(int64_t samples, int64_t round_samples) {
+  return static_cast<float>(samples) / static_cast<float>(round_samples);
+}
+
+/// Sums a range over the replicas of a stage on the communication thread:
+///   sum = Σ_r weight_r · data_r, in replica order, each product rounded before it is added.
+/// Each replica owns a shard: it receives the others' parts, adds them in that order, and sends the
+/// result to all. Bytes each way 2(m−1)/m·|w|, those of a ring (arXiv 1806.03377 §3.1 counts
+/// 4(m−1)/m for a parameter server, send and receive together), but with one defined order of the
+/// sum. Ranges are cut into chunks, of which a fixed number is under way, so both directions of the
+/// link stay busy.
+class AllReducer {
+ public:
+  /// `ranks` are the replicas' ranks in order, `me` this one's place in them. Staging memory is
+  /// taken here.
+  AllReducer(Comm& comm, Backend& backend, std::vector<int> ranks, int me, size_t max_bytes);
+  AllReducer(const AllReducer&) = delete;
+  AllReducer& operator=(const AllReducer&) = delete;
+
+  /// Starts `job` behind those started before; all replicas start the same jobs in the same order.
+  void Start(ReduceJob& job);
+  size_t staging_bytes() const { return staging_.bytes(); }
+
+ private:
+  // A chunk under way: parts are exchanged, then results. Runs on the communication thread.
+  class Chunk final : public CommOperation {
+   public:
+    void Start(AllReducer& reducer, int slot, size_t job, std::byte* data, size_t bytes);
+    void Done(size_t bytes) override;
+    bool busy() const { return phase_ != Phase::kFree; }
+
+   private:
+    enum class Phase { kFree, kParts, kResults };
+    struct Range {
+      size_t begin = 0, bytes = 0;
+    };
+    Range Part(int replica) const;
+    std::byte* Staging(int replica) const;
+    void Exchange();
+    void Sum();
+
+    AllReducer* reducer_ = nullptr;
+    int slot_ = 0;
+    size_t job_ = 0;
+    std::byte* data_ = nullptr;
+    size_t bytes_ = 0;
+    Phase phase_ = Phase::kFree;
+    int pending_ = 0;
+  };
+  class Starter final : public CommOperation {
+   public:
+    void Done(size_t /*bytes*/) override { reducer->Enqueue(*job); }
+    AllReducer* reducer = nullptr;
+    ReduceJob* job = nullptr;
+  };
+  // A job in the ring: where its next chunk starts, and what is not summed yet.
+  struct Pending {
+    ReduceJob* job = nullptr;
+    size_t next = 0, left = 0;
+  };
+  static constexpr int kUnderWay = 4;
+  static constexpr size_t kMaxPartBytes = 1 << 20;
+  static constexpr size_t kMaxJobs = 1 << 12;
+
+  int replicas() const { return static_cast<int>(ranks_.size()); }
+  void Enqueue(ReduceJob& job);
+  void Advance();
+  void Finished(size_t job, size_t bytes);
+
+  Comm& comm_;
+  Backend& backend_;
+  std::vector<int> ranks_;
+  int me_;
+  size_t part_bytes_;
+  Buffer staging_;
+  // Of the computing thread.
+  std::vector<Starter> starters_;
+  size_t next_starter_ = 0;
+  // Of the communication thread.
+  std::vector<Pending> jobs_;
+  size_t chunked_jobs_ = 0,
+         queued_jobs_ = 0;  // counts since the start; the ring's index is modulo its size
+  std::array<Chunk, kUnderWay> chunks_;
+  size_t next_chunk_ = 0;
+};
+
+}  // namespace pd

@@ -1,0 +1,224 @@
+// One thread talks to the transport, one computes. Commands go over through a single-producer
+// single-consumer ring, ends come back as flags; both sides sleep on futexes, so a wake-up costs
+// microseconds and an idle side costs nothing. MPI moves data only inside its calls, so while
+// messages are under way the communication thread polls, and naps between polls that found nothing.
+#include "pipeline/comm.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "pipeline/futex.h"
+
+namespace pd {
+namespace {
+
+constexpr int64_t kNapNs = 50'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+}  // namespace
+
+Comm::Comm(Transport& transport, StallLimits limits)
+    : transport_(transport),
+      limits_(limits),
+      rank_(transport.rank()),
+      size_(transport.size()),
+      queue_(kQueue),
+      completions_(64),
+      thread_([this] { Loop(); }) {}
+
+Comm::~Comm() {
+  stop_ = true;
+  signal_.fetch_add(1);
+  FutexWake(signal_);
+  thread_.join();
+}
+
+void Comm::Push(const Command& command) {
+  const size_t at = pushed_.load(std::memory_order_relaxed);
+  PD_CHECK(at - taken_.load(std::memory_order_acquire) < kQueue, "communication queue is full");
+  queue_[at % kQueue] = command;
+  pushed_.store(at + 1, std::memory_order_release);
+  signal_.fetch_add(1);
+  if (sleeping_.load()) FutexWake(signal_);
+}
+
+void Comm::Send(int peer, int tag, const void* data, size_t bytes, Ticket& ticket) {
+  ticket.Reset();
+  ticket.slice().begin_ns = NowNs();
+  // The transport only reads it.
+  Push({Command::Kind::kSend, peer, tag, const_cast<void*>(data), bytes, &ticket});
+}
+
+void Comm::Receive(int peer, int tag, void* data, size_t max_bytes, Ticket& ticket) {
+  ticket.Reset();
+  ticket.slice().begin_ns = NowNs();
+  Push({Command::Kind::kReceive, peer, tag, data, max_bytes, &ticket});
+}
+
+void Comm::Run(CommOperation& task) { Push({.operation = &task}); }
+
+void Comm::Wait(const Ticket& ticket, const WaitReason& reason) {
+  if (ticket.done()) return;
+  const int64_t start = NowNs();
+  double report_s = limits_.report_s;
+  while (true) {
+    const uint32_t seen = progress_.load();
+    waiting_.store(true);
+    if (ticket.done() || failed_.load()) break;
+    FutexWait(progress_, seen, std::min(kSecondNs, static_cast<int64_t>(report_s * 2.5e8)));
+    const double waited_s = NsToS(NowNs() - start);
+    if (waited_s < report_s || ticket.done()) continue;
+    const std::string what = fmt::format(
+        "{}: waiting for {:.0f} s to {}{}{}", role_, waited_s, reason.action,
+        reason.minibatch < 0 ? "" : fmt::format(" of minibatch {}", reason.minibatch + 1),
+        reason.peer < 0 ? "" : fmt::format(" from rank {}", reason.peer));
+    if (waited_s >= limits_.fail_s) Throw(ErrorCode::kComm, "stalled: {}; giving up", what);
+    Warn("stalled: {}", what);
+    report_s = std::min(2 * report_s, limits_.fail_s);
+  }
+  waiting_.store(false);
+  waited_ns_ += NowNs() - start;
+  if (!ticket.done()) std::rethrow_exception(failure_);
+}
+
+void Comm::StartSend(int peer, int tag, const void* data, size_t bytes, CommOperation& operation) {
+  transport_.StartSend(peer, tag, data, bytes, &operation);
+  bytes_sent_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  ++active_;
+}
+
+void Comm::StartReceive(int peer, int tag, void* data, size_t max_bytes, CommOperation& operation) {
+  transport_.StartReceive(peer, tag, data, max_bytes, &operation);
+  ++active_;
+}
+
+bool Comm::RunCommands() {
+  const size_t end = pushed_.load(std::memory_order_acquire);
+  size_t at = taken_.load(std::memory_order_relaxed);
+  if (at == end) return false;
+  for (; at != end; ++at) {
+    const Command& c = queue_[at % kQueue];
+    switch (c.kind) {
+      case Command::Kind::kSend:
+        StartSend(c.peer, c.tag, c.data, c.bytes, *c.operation);
+        break;
+      case Command::Kind::kReceive:
+        StartReceive(c.peer, c.tag, c.data, c.bytes, *c.operation);
+        break;
+      case Command::Kind::kRun:
+        c.operation->Done(0);
+        break;
+    }
+  }
+  taken_.store(end, std::memory_order_release);
+  return true;
+}
+
+bool Comm::PollTransport() {
+  if (active_ == 0) return false;
+  const size_t count = transport_.Poll(completions_);
+  for (size_t i = 0; i < count; ++i) {
+    --active_;
+    // Tokens are the operations that StartSend and StartReceive gave.
+    auto* operation = static_cast<CommOperation*>(completions_[i].token);
+    if (Trace* trace = trace_.load(std::memory_order_relaxed); trace != nullptr) {
+      if (auto* ticket = dynamic_cast<Ticket*>(operation);
+          ticket != nullptr && ticket->slice().minibatch >= 0) {
+        ticket->slice().end_ns = NowNs();
+        trace->Add(ticket->slice());
+      }
+    }
+    bytes_moved_.fetch_add(static_cast<int64_t>(completions_[i].bytes), std::memory_order_relaxed);
+    operation->Done(completions_[i].bytes);
+  }
+  return count > 0;
+}
+
+void Comm::Nap(uint32_t seen) {
+  sleeping_.store(true);
+  if (signal_.load() == seen) FutexWait(signal_, seen, active_ == 0 ? kSecondNs : kNapNs);
+  sleeping_.store(false);
+}
+
+void Comm::Loop() {
+  ::prctl(PR_SET_TIMERSLACK, 1);  // naps of the length asked for
+  try {
+    while (!stop_) {
+      const uint32_t seen = signal_.load();
+      const bool started = RunCommands();
+      const bool finished = PollTransport();
+      if (started || finished) {
+        progress_.fetch_add(1);
+        if (waiting_.load()) FutexWake(progress_);
+      } else {
+        Nap(seen);
+      }
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+    failed_ = true;
+    progress_.fetch_add(1);
+    FutexWake(progress_);
+  }
+}
+
+void Comm::SendText(int peer, const std::string& text) {
+  const uint64_t length = text.size();
+  Ticket head, body;
+  Send(peer, kTagControl, &length, sizeof length, head);
+  Send(peer, kTagControl, text.data(), text.size(), body);
+  Wait(head, {.action = "send control data to", .peer = peer});
+  Wait(body, {.action = "send control data to", .peer = peer});
+}
+
+std::string Comm::ReceiveText(int peer) {
+  const WaitReason reason{.action = "receive control data", .peer = peer};
+  uint64_t length = 0;
+  Ticket head, body;
+  Receive(peer, kTagControl, &length, sizeof length, head);
+  Wait(head, reason);
+  std::string text(length, '\0');
+  Receive(peer, kTagControl, text.data(), length, body);
+  Wait(body, reason);
+  return text;
+}
+
+std::vector<std::string> Comm::GatherAll(const std::string& mine) {
+  std::vector<std::string> texts(static_cast<size_t>(size_));
+  texts[static_cast<size_t>(rank_)] = mine;
+  if (size_ == 1) return texts;
+  std::string all;
+  if (rank_ == 0) {
+    for (int r = 1; r < size_; ++r) texts[static_cast<size_t>(r)] = ReceiveText(r);
+    for (const std::string& text : texts) {
+      const uint64_t length = text.size();
+      all.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
+    }
+  } else {
+    SendText(0, mine);
+  }
+  all = Broadcast(all, 0);
+  size_t at = 0;
+  for (std::string& text : texts) {
+    uint64_t length = 0;
+    std::memcpy(&length, all.data() + at, sizeof length);
+    text = all.substr(at + sizeof length, length);
+    at += sizeof length + length;
+  }
+  return texts;
+}
+
+std::string Comm::Broadcast(const std::string& text, int root) {
+  if (rank_ != root) return ReceiveText(root);
+  for (int r = 0; r < size_; ++r) {
+    if (r != root) SendText(r, text);
+  }
+  return text;
+}
+
+}  // namespace pd

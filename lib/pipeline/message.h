@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "stage/program.h"
+
+namespace pd {
+
+/// Stands before the payload of every border message: the true size travels with the tensor, and a
+/// message that does not belong to the minibatch it is used for is noticed.
+struct MessageHeader {
+  uint64_t sequence = 0;  ///< Segment and minibatch: SequenceOf.
+  int64_t samples = 0;
+  int64_t tag = 0;
+};
+static_assert(sizeof(MessageHeader) <= StageProgram::kHeaderBytes);
+
+/// What a loss tells of one minibatch.
+struct MinibatchMetrics {
+  uint64_t sequence = 0;
+  int64_t samples = 0;
+  double loss_sum = 0;  ///< Over samples, not weighted.
+  double correct = 0;
+};
+
+/// `segment` counts the stretches between two drains, evaluations too, over the whole run.
+inline uint64_t SequenceOf(int64_t segment, int64_t minibatch) {
+  return (static_cast<uint64_t>(segment) << 40) | static_cast<uint64_t>(minibatch);
+}
+
+}  // namespace pd

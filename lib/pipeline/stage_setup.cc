@@ -1,0 +1,73 @@
+#include "pipeline/stage_setup.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "stage/packer.h"
+
+namespace pd {
+
+StageSetup::StageSetup(const PipelineSpec& spec, Backend& backend, int stage)
+    : model_(spec.model),
+      stage_(stage),
+      gradients_in_(spec.cut->Incoming(stage, true)),
+      gradients_out_(spec.cut->Outgoing(stage, true)),
+      outputs_(spec.cut->Outgoing(stage, false)) {
+  plans_.push_back(std::make_unique<ModelPlan>(*model_, backend, spec.batch_size, spec.seed));
+  weights_ = std::make_unique<WeightLayout>(*model_, *plans_[0], spec.cut->layers[stage]);
+  for (const int64_t batch : spec.short_batches) {
+    plans_.push_back(
+        std::make_unique<ModelPlan>(*model_, backend, batch, spec.seed, plans_[0].get()));
+  }
+  for (const auto& plan : plans_) {
+    programs_.push_back(
+        std::make_unique<StageProgram>(*model_, *plan, *weights_, backend, *spec.cut, stage));
+  }
+}
+
+StageProgram& StageSetup::program(int64_t samples) const {
+  for (const auto& program : programs_) {
+    if (program->batch() == samples) return *program;
+  }
+  Throw(ErrorCode::kInternal, "no program for a minibatch of {} samples", samples);
+}
+
+size_t StageSetup::arena_bytes() const {
+  size_t bytes = 0;
+  for (const auto& program : programs_) bytes = std::max(bytes, program->arena_bytes());
+  return bytes;
+}
+
+size_t StageSetup::scratch_bytes() const {
+  size_t bytes = 0;
+  for (const auto& program : programs_) bytes = std::max(bytes, program->scratch_bytes());
+  return bytes;
+}
+
+size_t StageSetup::MessageBytes(TensorId tensor) const {
+  const Layout& layout = plans_[0]->layout(tensor);
+  return StageProgram::kHeaderBytes +
+         Align(static_cast<size_t>(Elements(layout.dims)) * SizeOf(layout.dtype));
+}
+
+WorkerMemory StageSetup::Memory(const PipelineSpec& spec) const {
+  const auto in_flight = static_cast<size_t>(spec.shape.stages[stage_].in_flight);
+  const bool replicated = spec.shape.stages[stage_].replicas > 1;
+  const size_t weights = weights_->params_bytes();
+  WorkerMemory memory;
+  memory.weights = in_flight * weights + weights_->state_bytes();
+  memory.gradients = weights + (replicated ? std::min(weights, size_t{4} << 20) : 0);
+  memory.optimizer = spec.momentum != 0 ? weights : 0;
+  memory.activations = in_flight * arena_bytes();
+  memory.scratch = scratch_bytes();
+  for (const TensorId t : full().inputs()) {
+    memory.messages += (in_flight + kReceiveAhead) * MessageBytes(t);
+  }
+  for (const auto& list : {gradients_in_, gradients_out_}) {
+    for (const int m : list)
+      memory.messages += kGradientBuffers * MessageBytes(spec.cut->messages[m].tensor);
+  }
+  return memory;
+}
+
+}  // namespace pd

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "schedule/schedule.h"
+#include "stage/program.h"
+
+namespace pd {
+
+/// What every worker of a run agrees on.
+struct PipelineSpec {
+  const Model* model = nullptr;
+  const Cut* cut = nullptr;
+  PipelineShape shape;
+  std::vector<std::vector<int>> ranks;  ///< ranks[s][i]: rank of replica i of stage s.
+  std::string schedule = "1f1b";
+  int64_t batch_size = 0;  ///< Of one minibatch.
+  std::vector<int64_t>
+      short_batches;  ///< Other sizes that occur: last minibatches of an epoch or evaluation.
+  uint64_t seed = 1;
+  double momentum = 0.9, weight_decay = 0;
+  int metrics_rank = 0;  ///< Rank that is told the loss of each minibatch.
+};
+
+/// Bytes that one worker takes before the first minibatch.
+struct WorkerMemory {
+  size_t weights = 0;      ///< All versions, and running statistics.
+  size_t gradients = 0;    ///< And all-reduce staging.
+  size_t optimizer = 0;    ///< Momentum.
+  size_t activations = 0;  ///< Arenas of the minibatches in flight.
+  size_t scratch = 0;
+  size_t messages = 0;  ///< Received inputs and gradients, gradients to send.
+  size_t total() const {
+    return weights + gradients + optimizer + activations + scratch + messages;
+  }
+};
+
+/// A stage planned for every minibatch size that occurs. Nothing is allocated yet.
+class StageSetup {
+ public:
+  StageSetup(const PipelineSpec& spec, Backend& backend, int stage);
+
+  const WeightLayout& weights() const { return *weights_; }
+  /// The program for minibatches of `samples`; PD_CHECKs that the size was announced.
+  StageProgram& program(int64_t samples) const;
+  const StageProgram& full() const { return *programs_[0]; }
+  size_t arena_bytes() const;
+  size_t scratch_bytes() const;
+  /// Border messages, as indices into the cut's.
+  const std::vector<int>& gradients_in() const { return gradients_in_; }
+  const std::vector<int>& gradients_out() const { return gradients_out_; }
+  const std::vector<int>& outputs() const { return outputs_; }
+  /// Bytes of one message with its header, at the full size.
+  size_t MessageBytes(TensorId tensor) const;
+
+  WorkerMemory Memory(const PipelineSpec& spec) const;
+
+ private:
+  const Model* model_;
+  int stage_;
+  std::vector<std::unique_ptr<ModelPlan>> plans_;
+  std::unique_ptr<WeightLayout> weights_;
+  std::vector<std::unique_ptr<StageProgram>> programs_;
+  std::vector<int> gradients_in_, gradients_out_, outputs_;
+};
+
+/// Inputs are received this many minibatches ahead of those in flight; gradients, and gradients to
+/// be sent, have this many buffers.
+inline constexpr int kReceiveAhead = 2;
+inline constexpr int kGradientBuffers = 2;
+
+}  // namespace pd

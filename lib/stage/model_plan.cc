@@ -1,0 +1,28 @@
+#include "stage/model_plan.h"
+
+namespace pd {
+
+ModelPlan::ModelPlan(const Model& model, Backend& backend, int64_t batch, uint64_t seed,
+                     const ModelPlan* parameters)
+    : batch_(batch) {
+  const auto with_batch = [batch](const Shape& shape) {
+    Shape dims = {batch};
+    dims.insert(dims.end(), shape.begin(), shape.end());
+    return dims;
+  };
+  for (const Model::Input& input : model.inputs()) {
+    const DType dtype = input.spec.dtype == DType::kI32 ? DType::kI32 : backend.dtype();
+    layouts_.push_back(DenseLayout(with_batch(input.spec.shape), dtype));
+  }
+  for (int l = 0; l < model.num_layers(); ++l) {
+    const Model::Node& node = model.layers()[l];
+    OpRequest request;
+    for (const TensorId input : node.inputs) request.x.push_back(layouts_[input]);
+    request.wants_dx = node.wants_dx;
+    if (parameters != nullptr) request.params = parameters->op(l).info().params;
+    ops_.push_back(node.layer->Plan(backend, request, seed));
+    layouts_.push_back(ops_.back()->info().y);
+  }
+}
+
+}  // namespace pd

@@ -1,0 +1,139 @@
+#include "train/config.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace pd {
+namespace {
+
+using Member = std::variant<int64_t TrainConfig::*, double TrainConfig::*,
+                            std::string TrainConfig::*, bool TrainConfig::*>;
+
+// A key of config/1 that is a plain value, with its range.
+struct Field {
+  std::string_view key;
+  Member member;
+  double min = 0, max = 0;
+};
+
+constexpr double kMany = 1e15;
+
+const std::vector<Field>& Fields() {
+  static const std::vector<Field> fields = {
+      {"data", &TrainConfig::data},
+      {"epochs", &TrainConfig::epochs, 1, 1e6},
+      {"minibatches", &TrainConfig::minibatches, 1, kMany},
+      {"eval_every", &TrainConfig::eval_every, 1, kMany},
+      {"target_accuracy", &TrainConfig::target_accuracy, 1e-9, 1},
+      {"lr", &TrainConfig::lr, 0, 1e6},
+      {"momentum", &TrainConfig::momentum, 0, 1},
+      {"weight_decay", &TrainConfig::weight_decay, 0, 1e3},
+      {"lr_scaling", &TrainConfig::lr_scaling},
+      {"schedule", &TrainConfig::schedule},
+      {"device", &TrainConfig::device},
+      {"threads", &TrainConfig::threads, 1, 4096},
+      {"seed", &TrainConfig::seed, 0, kMany},
+      {"metrics", &TrainConfig::metrics},
+      {"log_every", &TrainConfig::log_every, 1, kMany},
+      {"trace", &TrainConfig::trace},
+      {"checkpoint", &TrainConfig::checkpoint},
+      {"progress", &TrainConfig::progress},
+      {"stall_timeout", &TrainConfig::stall_timeout, 0.1, 1e7},
+      {"check", &TrainConfig::check},
+  };
+  return fields;
+}
+
+}  // namespace
+
+void TrainConfig::Merge(const JsonView& json) {
+  std::vector<std::string_view> keys = {"format", "lr_schedule"};
+  for (const Field& field : Fields()) keys.push_back(field.key);
+  json.CheckKeys(keys);
+  if (json.Find("format")) CheckFormat(json, "config");
+  if (const auto view = json.Find("lr_schedule")) lr_schedule = LrSchedule::Read(*view);
+  for (const Field& field : Fields()) {
+    const auto view = json.Find(field.key);
+    if (!view) continue;
+    if (const auto* i = std::get_if<int64_t TrainConfig::*>(&field.member)) {
+      this->*(*i) = view->Int(static_cast<int64_t>(field.min), static_cast<int64_t>(field.max));
+    } else if (const auto* d = std::get_if<double TrainConfig::*>(&field.member)) {
+      this->*(*d) = view->Number(field.min, field.max);
+    } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
+      this->*(*s) = view->String();
+    } else {
+      this->*std::get<bool TrainConfig::*>(field.member) = view->Bool();
+    }
+  }
+}
+
+void TrainConfig::Set(std::string_view key, std::string_view text, std::string_view flag) {
+  for (const Field& field : Fields()) {
+    if (field.key != key) continue;
+    if (const auto* i = std::get_if<int64_t TrainConfig::*>(&field.member)) {
+      this->*(*i) =
+          ParseInt(text, flag, static_cast<int64_t>(field.min), static_cast<int64_t>(field.max));
+    } else if (const auto* d = std::get_if<double TrainConfig::*>(&field.member)) {
+      this->*(*d) = ParseNumber(text, flag, field.min, field.max);
+    } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
+      PD_REQUIRE(!text.empty(), "{}: expected a text, found nothing", flag);
+      this->*(*s) = text;
+    } else {
+      this->*std::get<bool TrainConfig::*>(field.member) = true;
+    }
+    return;
+  }
+  Throw(ErrorCode::kInternal, "no config key {}", key);
+}
+
+void TrainConfig::Validate() const {
+  const auto one_of = [](std::string_view what, std::string_view value,
+                         const std::vector<std::string_view>& allowed) {
+    for (const std::string_view a : allowed) {
+      if (a == value) return;
+    }
+    std::string list;
+    for (const std::string_view a : allowed)
+      list += fmt::format("{}{}", list.empty() ? "" : ", ", a);
+    Throw(ErrorCode::kInvalidInput, "{}: expected one of {}, found \"{}\"", what, list, value);
+  };
+  one_of("--progress", progress, {"auto", "always", "never"});
+  one_of("lr_scaling", lr_scaling, {"none", "linear"});
+  PD_REQUIRE(check || !data.empty(),
+             "--data: expected a directory or \"synthetic\", found nothing");
+}
+
+std::string TrainConfig::ToJson() const {
+  nlohmann::ordered_json json;
+  json["format"] = "pipedream.config/1";
+  for (const Field& field : Fields()) {
+    const std::string key(field.key);
+    if (const auto* i = std::get_if<int64_t TrainConfig::*>(&field.member)) {
+      if (this->*(*i) != 0 || field.min <= 0) json[key] = this->*(*i);
+    } else if (const auto* d = std::get_if<double TrainConfig::*>(&field.member)) {
+      if (this->*(*d) != 0 || field.min <= 0) json[key] = this->*(*d);
+    } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
+      if (!(this->*(*s)).empty()) json[key] = this->*(*s);
+    }
+  }
+  nlohmann::ordered_json rule;
+  rule["type"] = lr_schedule.type;
+  if (lr_schedule.type == "step") {
+    rule["epochs"] = lr_schedule.step_epochs;
+    rule["gamma"] = lr_schedule.gamma;
+  } else if (lr_schedule.type == "polynomial") {
+    rule["power"] = lr_schedule.power;
+    rule["end"] = lr_schedule.end;
+  }
+  if (lr_schedule.warmup_epochs > 0) rule["warmup_epochs"] = lr_schedule.warmup_epochs;
+  json["lr_schedule"] = rule;
+  return WriteJson(json);
+}
+
+}  // namespace pd

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "optim/optim.h"
+
+namespace pd {
+
+/// Everything that a run of pd-train can be told besides its plan: config/1 and the command line
+/// have the same keys (flags with - for _). Defaults here.
+struct TrainConfig {
+  std::string data;  ///< A directory, or "synthetic".
+  int64_t epochs = 1;
+  int64_t minibatches = 0;  ///< Of each epoch; 0: all.
+  int64_t eval_every =
+      0;  ///< Minibatches between evaluations inside an epoch; 0: at epoch ends only.
+  double target_accuracy = 0;  ///< 0: none.
+  double lr = 0.01, momentum = 0.9, weight_decay = 0;
+  LrSchedule lr_schedule;
+  std::string lr_scaling = "none";  ///< "linear": each stage's rate times its replicas.
+  std::string schedule;             ///< Empty: the plan's.
+  std::string device = "auto";
+  int64_t threads = 1;
+  int64_t seed = 1;
+  std::string metrics;  ///< File; empty: standard output.
+  int64_t log_every = 10;
+  std::string trace, checkpoint;  ///< Empty: none.
+  std::string progress = "auto";
+  double stall_timeout = 300;  ///< Seconds that a worker waits for another before the run fails.
+  bool check = false;
+
+  /// Takes over the keys of a config/1 document. Refuses unknown keys and values out of range.
+  void Merge(const JsonView& json);
+  /// Sets one key from the text of a command-line flag; `flag` names it in a complaint.
+  void Set(std::string_view key, std::string_view text, std::string_view flag);
+  /// Refuses what cannot be together or is not available; called when all is merged.
+  void Validate() const;
+  /// config/1 with every key: what the run uses.
+  std::string ToJson() const;
+};
+
+}  // namespace pd

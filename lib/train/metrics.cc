@@ -1,0 +1,96 @@
+#include "train/metrics.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace pd {
+
+MetricsCollector::MetricsCollector(const PipelineSpec& spec, Comm& comm, int loss_stage)
+    : comm_(comm),
+      ranks_(spec.ranks[static_cast<size_t>(loss_stage)]),
+      sources_(std::make_unique<Source[]>(ranks_.size())) {}
+
+MetricsCollector::Source& MetricsCollector::SourceOf(int64_t minibatch) {
+  return sources_[static_cast<size_t>(minibatch) % ranks_.size()];
+}
+
+void MetricsCollector::Post(int64_t minibatch) {
+  if (minibatch >= end_) return;
+  Source& source = SourceOf(minibatch);
+  comm_.Receive(ranks_[static_cast<size_t>(minibatch) % ranks_.size()], kTagMetrics, &source.buffer,
+                sizeof source.buffer, source.ticket);
+}
+
+void MetricsCollector::Begin(int64_t segment, int64_t minibatches) {
+  segment_ = segment;
+  next_ = 0;
+  end_ = minibatches;
+  for (size_t i = 0; i < ranks_.size(); ++i) Post(static_cast<int64_t>(i));
+}
+
+const MinibatchMetrics* MetricsCollector::Poll() {
+  if (next_ == end_ || !SourceOf(next_).ticket.done()) return nullptr;
+  current_ = SourceOf(next_).buffer;
+  PD_CHECK(current_.sequence == SequenceOf(segment_, next_), "metrics of another minibatch");
+  Post(next_ + static_cast<int64_t>(ranks_.size()));
+  ++next_;
+  return &current_;
+}
+
+const MinibatchMetrics* MetricsCollector::Wait() {
+  if (next_ == end_) return nullptr;
+  comm_.Wait(SourceOf(next_).ticket,
+             {"receive the loss", -1, ranks_[static_cast<size_t>(next_) % ranks_.size()]});
+  return Poll();
+}
+
+MetricsWriter::MetricsWriter(const std::string& path)
+    : path_(path.empty() ? "standard output" : path),
+      fd_(path.empty() ? STDOUT_FILENO
+                       : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) Throw(ErrorCode::kIo, "{}: cannot create: {}", path_, std::strerror(errno));
+}
+
+MetricsWriter::~MetricsWriter() {
+  if (fd_ != STDOUT_FILENO) ::close(fd_);
+}
+
+void MetricsWriter::Write(std::string_view line) {
+  fmt::memory_buffer buffer;  // short lines stay on the stack
+  buffer.append(line.data(), line.data() + line.size());
+  buffer.push_back('\n');
+  std::string_view rest(buffer.data(), buffer.size());
+  while (!rest.empty()) {
+    const ssize_t written = ::write(fd_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) Throw(ErrorCode::kIo, "{}: cannot write: {}", path_, std::strerror(errno));
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+std::string JsonNumber(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
+void MetricsWriter::Train(int64_t epoch, int64_t minibatch, double loss, double samples_per_s,
+                          double time_s) {
+  Write(fmt::format(
+      R"({{"event":"train","epoch":{},"minibatch":{},"loss":{},"samples_per_s":{:.1f},"time_s":{:.4f}}})",
+      epoch, minibatch, JsonNumber(loss), samples_per_s, time_s));
+}
+
+void MetricsWriter::Eval(int64_t epoch, int64_t minibatch, double loss, double accuracy,
+                         double time_s, double train_time_s) {
+  Write(fmt::format(
+      R"({{"event":"eval","epoch":{},"minibatch":{},"loss":{},"accuracy":{},"time_s":{:.4f},"train_time_s":{:.4f}}})",
+      epoch, minibatch, JsonNumber(loss), JsonNumber(accuracy), time_s, train_time_s));
+}
+
+}  // namespace pd

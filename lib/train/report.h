@@ -1,0 +1,67 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/stage_setup.h"
+#include "plan/plan.h"
+#include "train/config.h"
+
+namespace pd {
+
+/// What one rank tells of itself at the start.
+struct RankInfo {
+  int rank = 0, stage = -1, replica = 0;
+  std::string host, device, libraries;
+  int threads = 1, cores = 1;  ///< Cores that the process may use.
+  int in_flight = 0;
+  int64_t memory_bytes = 0;
+
+  std::string Pack() const;
+  static RankInfo Unpack(const std::string& text);
+  std::string Role() const;  ///< "stage 0 replica 1", "idle"
+};
+
+/// What one rank did over the training segments (evaluation and saving left out).
+struct RankTotals {
+  int rank = 0, stage = -1;
+  double compute_ms = 0, idle_ms = 0;
+  int64_t bytes_sent = 0, bytes_received = 0, peak_memory_bytes = 0;
+
+  std::string Pack() const;
+  static RankTotals Unpack(const std::string& text);
+};
+
+/// Cores that this process may run on.
+int UsableCores();
+/// High-water mark of this process's resident memory.
+int64_t PeakMemoryBytes();
+
+/// Tables for people, as text with final newlines.
+std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks);
+std::string EndTable(const std::vector<RankTotals>& ranks, double minibatch_ms,
+                     double predicted_ms);
+/// Warnings about threads and cores of the ranks, one a line; empty when all is well.
+std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks);
+
+/// "conv1 … pool2 (6)"
+std::string LayerSpan(const StagePlan& stage);
+
+/// The progress line of rank 0 on standard error.
+class Progress {
+ public:
+  /// mode: auto (only on a terminal), always, never.
+  explicit Progress(std::string_view mode);
+  void Show(int64_t epoch, int64_t epochs, int64_t minibatch, int64_t minibatches, double loss,
+            double accuracy, double samples_per_s, double eta_s);
+  /// Takes the line away, so that other text can follow.
+  void Clear();
+
+ private:
+  bool on_, terminal_;
+  bool shown_ = false;
+  int64_t last_ns_ = 0;
+};
+
+}  // namespace pd

@@ -1,0 +1,149 @@
+#include "train/startup.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "schedule/schedule.h"
+
+namespace pd {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
+
+std::string BinaryDigest() { return Hex(HashBytes(ReadFile("/proc/self/exe"))); }
+
+std::string ArgumentsDigest(const TrainArguments& arguments) {
+  std::string all = fmt::format("{}\n{}", arguments.plan, arguments.config);
+  for (const auto& [key, text] : arguments.flags) all += fmt::format("\n{}={}", key, text);
+  return Hex(HashBytes(all));
+}
+
+void CompareHellos(const std::vector<std::string>& hellos) {
+  const Json first = Json::parse(hellos[0]);
+  for (size_t r = 1; r < hellos.size(); ++r) {
+    const Json other = Json::parse(hellos[r]);
+    for (const auto& [key, what] :
+         {std::pair("binary", "program"), std::pair("arguments", "arguments")}) {
+      if (other[key] == first[key]) continue;
+      throw CollectiveError(
+          ErrorCode::kInvalidInput,
+          fmt::format(
+              "rank {} on {} was started with another {} than rank 0 on {} (digests {} and {})", r,
+              other["host"].get<std::string>(), what, first["host"].get<std::string>(),
+              other[key].get<std::string>(), first[key].get<std::string>()));
+    }
+  }
+}
+
+void CheckModel(const Plan& plan, const Model& model) {
+  int losses = 0;
+  for (const Model::Node& node : model.layers()) losses += node.layer->is_loss() ? 1 : 0;
+  PD_REQUIRE(
+      losses == 1,
+      "model \"{}\": expected one loss layer, found {} (auxiliary losses are not available yet)",
+      model.name(), losses);
+  const std::vector<std::string_view> known = ScheduleNames();
+  if (std::find(known.begin(), known.end(), plan.schedule) == known.end()) {
+    std::string list;
+    for (const std::string_view name : known)
+      list += fmt::format("{}{}", list.empty() ? "" : ", ", name);
+    Throw(ErrorCode::kInvalidInput, "schedule: expected one of {}, found \"{}\"", list,
+          plan.schedule);
+  }
+}
+
+Agreement Parse(const std::string& plan_text, const std::string& plan_name,
+                const std::string& config_text) {
+  Agreement agreement;
+  agreement.plan = ReadPlan(JsonView::Parse(plan_text, plan_name));
+  PD_REQUIRE(agreement.plan.model.has_value(),
+             "{}: /model: expected a model, found none: a plan made from a "
+             "profile without a model cannot be trained",
+             plan_name);
+  agreement.config.Merge(JsonView::Parse(config_text, "config"));
+  if (!agreement.config.schedule.empty()) agreement.plan.schedule = agreement.config.schedule;
+  agreement.model = std::make_unique<Model>(Model::Parse(*agreement.plan.model));
+  CheckModel(agreement.plan, *agreement.model);
+  agreement.plan_digest = Hex(HashBytes(plan_text));
+  agreement.config_digest = Hex(HashBytes(config_text));
+  agreement.binary_digest = BinaryDigest();
+  return agreement;
+}
+
+// The plan's text and the resolved config, as one JSON text.
+std::string ReadTexts(const TrainArguments& arguments) {
+  TrainConfig config;
+  if (!arguments.config.empty()) {
+    config.Merge(JsonView::Parse(ReadFile(arguments.config), arguments.config));
+  }
+  for (const auto& [key, text] : arguments.flags) {
+    std::string flag = fmt::format("--{}", key);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    config.Set(key, text, flag);
+  }
+  config.Validate();
+  const std::string name = arguments.plan == "-" ? "standard input" : arguments.plan;
+  const std::string text = ReadFile(arguments.plan);
+  Parse(text, name, config.ToJson());  // refuses here, on the rank that has the file
+  return Json({{"plan", text}, {"name", name}, {"config", config.ToJson()}})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::vector<std::string> Together(Comm& comm, const std::function<std::string()>& work) {
+  std::string mine;
+  try {
+    mine = fmt::format("={}", work());
+  } catch (const Error& e) {
+    mine = fmt::format("{}{}", static_cast<int>(e.code()), e.what());
+  }
+  std::vector<std::string> all = comm.GatherAll(mine);
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r][0] == '=') {
+      all[r].erase(0, 1);
+      continue;
+    }
+    const auto code = static_cast<ErrorCode>(all[r][0] - '0');
+    const std::string_view text = std::string_view(all[r]).substr(1);
+    throw CollectiveError(code, r == 0 ? std::string(text) : fmt::format("rank {}: {}", r, text));
+  }
+  return all;
+}
+
+Agreement ReadArguments(const TrainArguments& arguments) {
+  const Json texts = Json::parse(ReadTexts(arguments));
+  return Parse(texts["plan"], texts["name"], texts["config"]);
+}
+
+Agreement AgreeAtStart(const TrainArguments& arguments, Comm& comm, const std::string& host) {
+  const Json hello = {
+      {"host", host}, {"binary", BinaryDigest()}, {"arguments", ArgumentsDigest(arguments)}};
+  const std::vector<std::string> hellos = comm.GatherAll(hello.dump());
+  CompareHellos(hellos);
+  // The plan may come through a pipe from tools that still work: nobody's fault if it takes long.
+  const StallLimits limits = comm.limits();
+  comm.SetLimits({.report_s = 1e9, .fail_s = 1e9});
+  const std::vector<std::string> texts =
+      Together(comm, [&] { return comm.rank() == 0 ? ReadTexts(arguments) : std::string(); });
+  comm.SetLimits(limits);
+  const Json text = Json::parse(texts[0]);
+  Agreement agreement = Parse(text["plan"], text["name"], text["config"]);
+  for (const std::string& each : hellos) agreement.hosts.push_back(Json::parse(each)["host"]);
+  return agreement;
+}
+
+std::optional<std::pair<int, int>> RoleOf(const Plan& plan, int rank) {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const std::vector<int>& workers = plan.stages[s].workers;
+    const auto at = std::find(workers.begin(), workers.end(), rank);
+    if (at != workers.end())
+      return std::pair(static_cast<int>(s), static_cast<int>(at - workers.begin()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace pd

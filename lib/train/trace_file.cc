@@ -1,0 +1,128 @@
+#include "train/trace_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace pd {
+namespace {
+
+struct PackedSlice {
+  TraceSlice slice;
+  int64_t track = 0;
+};
+
+}  // namespace
+
+int64_t ClockOffsetNs(Comm& comm) {
+  constexpr int kTrips = 8;
+  int64_t offset = 0;
+  for (int r = 1; r < comm.size(); ++r) {
+    if (comm.rank() != 0 && comm.rank() != r) continue;
+    const int peer = comm.rank() == 0 ? r : 0;
+    int64_t fastest = INT64_MAX;
+    for (int trip = 0; trip < kTrips; ++trip) {
+      int64_t mine = NowNs();
+      int64_t theirs = 0;
+      Ticket sent, received;
+      const auto exchange = [&](bool send) {
+        if (send) {
+          comm.Send(peer, kTagControl, &mine, sizeof mine, sent);
+          comm.Wait(sent, {.action = "compare clocks", .peer = peer});
+        } else {
+          comm.Receive(peer, kTagControl, &theirs, sizeof theirs, received);
+          comm.Wait(received, {.action = "compare clocks", .peer = peer});
+        }
+      };
+      // The other rank asks, rank 0 answers with its time.
+      if (comm.rank() == 0) {
+        exchange(false);
+        mine = NowNs();
+        exchange(true);
+        continue;
+      }
+      exchange(true);
+      exchange(false);
+      const int64_t back = NowNs();
+      if (back - mine < fastest) {
+        fastest = back - mine;
+        offset = theirs - (mine + back) / 2;
+      }
+    }
+  }
+  return offset;
+}
+
+TraceFile::TraceFile(std::string path, const std::vector<std::string>& roles)
+    : path_(std::move(path)) {
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) Throw(ErrorCode::kIo, "{}: cannot create: {}", path_, std::strerror(errno));
+  ::close(fd);
+  std::string text = "[\n";
+  for (size_t r = 0; r < roles.size(); ++r) {
+    const auto name = [&](const char* what, int track, const std::string& value) {
+      const nlohmann::ordered_json event = {
+          {"ph", "M"}, {"name", what}, {"pid", r}, {"tid", track}, {"args", {{"name", value}}}};
+      text += (first_ ? "" : ",\n") + event.dump();
+      first_ = false;
+    };
+    name("process_name", 0, fmt::format("rank {}: {}", r, roles[r]));
+    name("thread_name", 0, "compute");
+    name("thread_name", 1, "messages");
+  }
+  Write(text);
+}
+
+void TraceFile::Write(const std::string& text) {
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const bool ok =
+      fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (!ok) Throw(ErrorCode::kIo, "{}: cannot write: {}", path_, std::strerror(error));
+}
+
+std::string TraceFile::Pack(Trace& compute, Trace& messages, int64_t offset_ns) {
+  std::string bytes;
+  for (const auto& [trace, track] : {std::pair(&compute, 0), std::pair(&messages, 1)}) {
+    for (const TraceSlice& slice : trace->slices()) {
+      PackedSlice packed{slice, track};
+      packed.slice.begin_ns += offset_ns;
+      packed.slice.end_ns += offset_ns;
+      bytes.append(reinterpret_cast<const char*>(&packed), sizeof packed);
+    }
+    trace->Clear();
+  }
+  return bytes;
+}
+
+void TraceFile::Append(const std::vector<std::string>& gathered) {
+  std::string text;
+  for (size_t r = 0; r < gathered.size(); ++r) {
+    for (size_t at = 0; at + sizeof(PackedSlice) <= gathered[r].size(); at += sizeof(PackedSlice)) {
+      PackedSlice packed;
+      std::memcpy(&packed, gathered[r].data() + at, sizeof packed);
+      const TraceSlice& s = packed.slice;
+      text += fmt::format(
+          "{}{{\"ph\":\"X\",\"name\":\"{} "
+          "{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
+          first_ ? "" : ",\n", NameOf(s.kind), s.minibatch + 1, NameOf(s.kind), r, packed.track,
+          static_cast<double>(s.begin_ns) * 1e-3,
+          static_cast<double>(s.end_ns - s.begin_ns) * 1e-3);
+      first_ = false;
+    }
+  }
+  Write(text);
+}
+
+void TraceFile::Close() { Write("\n]\n"); }
+
+}  // namespace pd

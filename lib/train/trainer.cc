@@ -1,0 +1,493 @@
+// The life of a run: agree, read the data, take the memory, then epochs of segments. A segment is a
+// stretch of minibatches between two drains; lib/pipeline/worker.cc runs it.
+#include "train/trainer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "pipeline/worker.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/report.h"
+#include "train/trace_file.h"
+
+namespace pd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kReadAhead = 3;
+constexpr size_t kTraceSlices = 1 << 18;
+
+PipelineSpec MakeSpec(const Agreement& agreement, const Cut& cut) {
+  PipelineSpec spec;
+  spec.model = agreement.model.get();
+  spec.cut = &cut;
+  for (size_t s = 0; s < agreement.plan.stages.size(); ++s) {
+    const StagePlan& stage = agreement.plan.stages[s];
+    spec.shape.stages.push_back({.replicas = static_cast<int>(stage.workers.size()),
+                                 .in_flight = agreement.plan.in_flight(static_cast<int>(s))});
+    spec.ranks.push_back(stage.workers);
+  }
+  spec.schedule = agreement.plan.schedule;
+  spec.batch_size = agreement.plan.batch_size;
+  spec.seed = static_cast<uint64_t>(agreement.config.seed);
+  spec.momentum = agreement.config.momentum;
+  spec.weight_decay = agreement.config.weight_decay;
+  return spec;
+}
+
+Cut CutOf(const Agreement& agreement) {
+  std::vector<std::vector<std::string>> stages;
+  for (const StagePlan& stage : agreement.plan.stages) stages.push_back(stage.layers);
+  return MakeCut(*agreement.model, stages);
+}
+
+// The data set of a run as every rank needs to know it.
+struct DataInfo {
+  int64_t train = 0, test = 0;
+  std::string description;
+};
+
+class Run {
+ public:
+  Run(const TrainArguments& arguments, Transport& transport)
+      : comm_(transport),
+        agreement_(AgreeAtStart(arguments, comm_, transport.host())),
+        config_(agreement_.config),
+        cut_(CutOf(agreement_)),
+        spec_(MakeSpec(agreement_, cut_)),
+        role_(RoleOf(agreement_.plan, comm_.rank())),
+        progress_(config_.progress) {}
+
+  int Execute() {
+    CheckWorld();
+    OpenTheData();
+    TakeMemory();
+    Announce();
+    for (epoch_ = 0; epoch_ < config_.epochs && !reached_; ++epoch_) TrainEpoch();
+    return Finish();
+  }
+
+ private:
+  bool IsRoot() const { return comm_.rank() == 0; }
+  int64_t MinibatchesPerEpoch() const {
+    return (epoch_samples_ + spec_.batch_size - 1) / spec_.batch_size;
+  }
+
+  void CheckWorld() const;
+  void OpenTheData();
+  void TakeMemory();
+  void Announce();
+  void TrainEpoch();
+  void TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& order);
+  void Evaluate(int64_t minibatch);
+  void BetweenActions();
+  void TakeMetrics(const MinibatchMetrics& metrics);
+  void LogTrain();
+  RankTotals Totals() const;
+  int Finish();
+  double TimeS() const { return NsToS(NowNs() - start_ns_); }
+
+  Comm comm_;
+  Agreement agreement_;
+  const TrainConfig& config_;
+  Cut cut_;
+  PipelineSpec spec_;
+  std::optional<std::pair<int, int>> role_;
+  DataInfo data_;
+  DataSource source_;
+  std::unique_ptr<Loader> train_loader_, test_loader_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<CheckpointWriter> checkpoints_;
+  std::vector<RankInfo> ranks_;
+
+  // Training so far, the same on every rank.
+  int64_t epoch_samples_ = 0;
+  int64_t epoch_ = 0, segment_ = 0, trained_ = 0, evaluated_ = 0;
+  bool reached_ = false;
+  RankTotals totals_;
+
+  // Tracing.
+  Trace compute_trace_{0}, message_trace_{0};
+  std::unique_ptr<TraceFile> trace_file_;
+  int64_t clock_offset_ns_ = 0;
+
+  // Rank 0 only.
+  std::unique_ptr<MetricsWriter> writer_;
+  std::unique_ptr<MetricsCollector> collector_;
+  Progress progress_;
+  int64_t start_ns_ = 0, segment_start_ns_ = 0, train_ns_ = 0;
+  double loss_sum_ = 0, accuracy_ = -1, loss_ = 0, time_to_accuracy_s_ = -1, rate_ = 0;
+  int64_t loss_samples_ = 0, metrics_minibatch_ = 0, logged_ns_ = 0;
+};
+
+void Run::CheckWorld() const {
+  const int needed = agreement_.plan.world_size();
+  if (comm_.size() == needed) return;
+  throw CollectiveError(ErrorCode::kInvalidInput,
+                        fmt::format("the plan needs {} workers, started with {}: use mpirun -np {}",
+                                    needed, comm_.size(), needed));
+}
+
+void Run::OpenTheData() {
+  std::vector<TensorSpec> fields;
+  for (const Model::Input& input : spec_.model->inputs()) fields.push_back(input.spec);
+  const bool reads = role_ && role_->first == 0;
+  const std::vector<std::string> all = Together(comm_, [&] {
+    if (!reads) return std::string();
+    source_ = OpenData(config_.data, fields, spec_.model->classes(), spec_.seed);
+    const int64_t train = source_.train->size();
+    PD_REQUIRE(train > 0, "{}: expected training samples, found none", config_.data);
+    PD_REQUIRE(config_.target_accuracy == 0 || source_.test->size() > 0,
+               "--target-accuracy: needs test samples, {} has none", config_.data);
+    return Json({{"train", train}, {"test", source_.test->size()}, {"about", source_.description}})
+        .dump();
+  });
+  const std::vector<int>& readers = spec_.ranks[0];
+  for (const int r : readers) {
+    if (all[static_cast<size_t>(r)] == all[static_cast<size_t>(readers[0])]) continue;
+    throw CollectiveError(
+        ErrorCode::kInvalidInput,
+        fmt::format("{}: rank {} reads other data than rank {}", config_.data, r, readers[0]));
+  }
+  const Json info = Json::parse(all[static_cast<size_t>(readers[0])]);
+  data_ = {.train = info["train"], .test = info["test"], .description = info["about"]};
+  epoch_samples_ = data_.train;
+  if (config_.minibatches > 0) {
+    epoch_samples_ = std::min(epoch_samples_, config_.minibatches * spec_.batch_size);
+  }
+  for (const int64_t rest : {epoch_samples_ % spec_.batch_size, data_.test % spec_.batch_size}) {
+    const auto& known = spec_.short_batches;
+    if (rest > 0 && std::find(known.begin(), known.end(), rest) == known.end()) {
+      spec_.short_batches.push_back(rest);
+    }
+  }
+}
+
+void Run::TakeMemory() {
+  RankInfo info{.rank = comm_.rank(),
+                .stage = -1,
+                .replica = 0,
+                .host = agreement_.hosts[comm_.rank()],
+                .device = "",
+                .libraries = ""};
+  const std::vector<std::string> all = Together(comm_, [&] {
+    if (!role_) return info.Pack();
+    info.cores = UsableCores();
+    backend_ = MakeBackend(config_.device, static_cast<int>(config_.threads));
+    worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
+    if (role_->first == 0) {
+      train_loader_ = std::make_unique<Loader>(*source_.train, spec_.batch_size, kReadAhead);
+      test_loader_ = std::make_unique<Loader>(*source_.test, spec_.batch_size, kReadAhead);
+    }
+    info.stage = role_->first;
+    info.replica = role_->second;
+    info.device = std::string(backend_->kind());
+    info.libraries = backend_->libraries();
+    info.threads = backend_->threads();
+    info.in_flight = spec_.shape.stages[static_cast<size_t>(role_->first)].in_flight;
+    info.memory_bytes = static_cast<int64_t>(worker_->setup().Memory(spec_).total());
+    return info.Pack();
+  });
+  for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
+  // From here on every wait is for another worker's step; an idle rank waits for whole epochs.
+  comm_.SetRole(ranks_[static_cast<size_t>(comm_.rank())].Role());
+  const double limit = config_.stall_timeout;
+  comm_.SetLimits(role_ ? StallLimits{.report_s = std::min(10.0, limit / 2), .fail_s = limit}
+                        : StallLimits{.report_s = 1e9, .fail_s = 1e9});
+}
+
+void Run::Announce() {
+  int loss_stage = 0;
+  for (int l = 0; l < spec_.model->num_layers(); ++l) {
+    if (spec_.model->layers()[l].layer->is_loss()) loss_stage = cut_.stage_of[l];
+  }
+  if (!config_.checkpoint.empty()) {
+    checkpoints_ = std::make_unique<CheckpointWriter>(config_.checkpoint, agreement_.plan, comm_,
+                                                      worker_.get(), config_.momentum != 0);
+  }
+  if (!config_.trace.empty()) {
+    clock_offset_ns_ = ClockOffsetNs(comm_);
+    compute_trace_ = Trace(kTraceSlices);
+    message_trace_ = Trace(kTraceSlices);
+    if (worker_) worker_->SetTrace(&compute_trace_);
+    comm_.SetTrace(&message_trace_);
+  }
+  Together(comm_, [&] {
+    if (!IsRoot()) return std::string();
+    writer_ = std::make_unique<MetricsWriter>(config_.metrics);
+    if (!config_.trace.empty()) {
+      std::vector<std::string> roles;
+      for (const RankInfo& r : ranks_) roles.push_back(r.Role());
+      trace_file_ = std::make_unique<TraceFile>(config_.trace, roles);
+    }
+    return std::string();
+  });
+  if (!IsRoot()) return;
+  collector_ = std::make_unique<MetricsCollector>(spec_, comm_, loss_stage);
+  Json event = {{"event", "start"},
+                {"plan_digest", agreement_.plan_digest},
+                {"config_digest", agreement_.config_digest},
+                {"binary_digest", agreement_.binary_digest},
+                {"hosts", agreement_.hosts}};
+  Json devices = Json::array(), batches = Json::array();
+  for (const RankInfo& r : ranks_) {
+    devices.push_back(r.stage < 0 ? Json(nullptr) : Json(r.device));
+  }
+  for (const auto& stage : spec_.shape.stages) batches.push_back(stage.replicas * spec_.batch_size);
+  event["devices"] = devices;
+  event["threads"] = config_.threads;
+  event["seed"] = config_.seed;
+  event["effective_batch"] = batches;
+  event["train_samples"] = data_.train;
+  event["test_samples"] = data_.test;
+  event["data"] = data_.description;
+  event["config"] = Json::parse(config_.ToJson());
+  writer_->Write(event.dump());
+  Log("data: {}", data_.description);
+  Log("ranks:\n{}", StartTable(agreement_.plan, ranks_));
+  for (size_t s = 0; s < spec_.shape.stages.size(); ++s) {
+    const int replicas = spec_.shape.stages[s].replicas;
+    Log("stage {}: effective batch {}, learning rate {}", s, replicas * spec_.batch_size,
+        config_.lr * (config_.lr_scaling == "linear" ? replicas : 1));
+  }
+  for (const std::string& warning : ThreadWarnings(ranks_)) Warn("{}", warning);
+}
+
+void Run::TrainEpoch() {
+  const bool reads = role_ && role_->first == 0;
+  const std::vector<int64_t> order =
+      reads ? EpochOrder(spec_.seed, static_cast<uint64_t>(epoch_), data_.train)
+            : std::vector<int64_t>();
+  const int64_t count = MinibatchesPerEpoch();
+  const int64_t step = config_.eval_every > 0 ? config_.eval_every : count;
+  for (int64_t first = 0; first < count && !reached_; first += step) {
+    const int64_t end = std::min(count, first + step);
+    TrainSegment(first, end, order);
+    Evaluate(end);
+  }
+  if (checkpoints_ == nullptr) return;
+  checkpoints_->Begin({.epoch = epoch_ + 1,
+                       .minibatches = trained_,
+                       .train_time_s = NsToS(train_ns_),
+                       .plan_digest = agreement_.plan_digest,
+                       .config = config_.ToJson()});
+}
+
+void Run::TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& order) {
+  ++segment_;
+  const int64_t per_epoch = MinibatchesPerEpoch();
+  Segment segment;
+  segment.samples = std::min(epoch_samples_, end * spec_.batch_size) - first * spec_.batch_size;
+  segment.first_number = trained_;
+  segment.between_actions = [this] { BetweenActions(); };
+  if (IsRoot()) {
+    if (start_ns_ == 0) start_ns_ = logged_ns_ = NowNs();
+    segment_start_ns_ = NowNs();
+    metrics_minibatch_ = first;
+    collector_->Begin(segment_, end - first);
+  }
+  if (worker_) {
+    const int replicas = spec_.shape.stages[static_cast<size_t>(role_->first)].replicas;
+    const double scale = config_.lr_scaling == "linear" ? replicas : 1;
+    segment.lr = [this, first, per_epoch, scale](int64_t b) {
+      const double epoch = static_cast<double>(epoch_) +
+                           static_cast<double>(first + b) / static_cast<double>(per_epoch);
+      return scale * config_.lr_schedule.At(config_.lr, epoch, static_cast<double>(config_.epochs),
+                                            1.0 / static_cast<double>(per_epoch));
+    };
+    if (role_->first == 0) {
+      train_loader_->Start(order, static_cast<uint64_t>(epoch_), first + role_->second,
+                           spec_.shape.stages[0].replicas, end);
+      segment.loader = train_loader_.get();
+    }
+    const int64_t waited = comm_.waited_ns(), computed = worker_->compute_ns();
+    const int64_t sent = comm_.bytes_sent(), received = comm_.bytes_received();
+    worker_->Run(segment);
+    totals_.compute_ms += NsToMs(worker_->compute_ns() - computed);
+    totals_.idle_ms += NsToMs(comm_.waited_ns() - waited);
+    totals_.bytes_sent += comm_.bytes_sent() - sent;
+    totals_.bytes_received += comm_.bytes_received() - received;
+  }
+  trained_ += end - first;
+  while (IsRoot()) {
+    const MinibatchMetrics* metrics = collector_->Wait();
+    if (metrics == nullptr) break;
+    TakeMetrics(*metrics);
+  }
+  comm_.Barrier();
+  if (IsRoot()) train_ns_ += NowNs() - segment_start_ns_;
+  if (config_.trace.empty()) return;
+  const std::vector<std::string> slices =
+      comm_.GatherAll(TraceFile::Pack(compute_trace_, message_trace_, clock_offset_ns_));
+  if (IsRoot()) trace_file_->Append(slices);
+}
+
+void Run::BetweenActions() {
+  if (checkpoints_) checkpoints_->Poll();
+  if (!IsRoot()) return;
+  while (const MinibatchMetrics* metrics = collector_->Poll()) TakeMetrics(*metrics);
+}
+
+void Run::TakeMetrics(const MinibatchMetrics& metrics) {
+  if (start_ns_ == 0) return;
+  ++metrics_minibatch_;
+  loss_sum_ += metrics.loss_sum;
+  loss_samples_ += metrics.samples;
+  if (metrics_minibatch_ % config_.log_every == 0 || metrics_minibatch_ == MinibatchesPerEpoch())
+    LogTrain();
+}
+
+void Run::LogTrain() {
+  const int64_t now = NowNs();
+  loss_ = loss_sum_ / static_cast<double>(loss_samples_);
+  rate_ = static_cast<double>(loss_samples_) / std::max(1e-9, NsToS(now - logged_ns_));
+  writer_->Train(epoch_ + 1, metrics_minibatch_, loss_, rate_, TimeS());
+  const double done = static_cast<double>(epoch_ * MinibatchesPerEpoch() + metrics_minibatch_);
+  const double left = static_cast<double>(config_.epochs * MinibatchesPerEpoch()) - done;
+  progress_.Show(epoch_ + 1, config_.epochs, metrics_minibatch_, MinibatchesPerEpoch(), loss_,
+                 accuracy_, rate_, TimeS() / done * left);
+  loss_sum_ = 0;
+  loss_samples_ = 0;
+  logged_ns_ = now;
+}
+
+void Run::Evaluate(int64_t minibatch) {
+  if (data_.test == 0) return;
+  ++segment_;
+  Segment segment;
+  segment.training = false;
+  segment.samples = data_.test;
+  double loss = 0, correct = 0;
+  if (IsRoot()) collector_->Begin(segment_, (data_.test + spec_.batch_size - 1) / spec_.batch_size);
+  const auto take = [&](const MinibatchMetrics* metrics) {
+    if (metrics == nullptr) return false;
+    loss += metrics->loss_sum;
+    correct += metrics->correct;
+    return true;
+  };
+  segment.between_actions = [&] {
+    if (checkpoints_) checkpoints_->Poll();
+    while (IsRoot() && take(collector_->Poll())) {
+    }
+  };
+  if (worker_) {
+    if (role_->first == 0) {
+      std::vector<int64_t> order(static_cast<size_t>(data_.test));
+      std::iota(order.begin(), order.end(), int64_t{0});
+      test_loader_->Start(std::move(order), 0, role_->second, spec_.shape.stages[0].replicas,
+                          test_loader_->num_minibatches());
+      segment.loader = test_loader_.get();
+    }
+    worker_->Run(segment);
+  }
+  while (IsRoot() && take(collector_->Wait())) {
+  }
+  if (IsRoot()) {
+    loss_ = loss / static_cast<double>(data_.test);
+    accuracy_ = correct / static_cast<double>(data_.test);
+    writer_->Eval(epoch_ + 1, minibatch, loss_, accuracy_, TimeS(), NsToS(train_ns_));
+    progress_.Clear();
+    Log("epoch {}, minibatch {}: test loss {:.4f}, accuracy {:.4f}, {:.1f} s of training",
+        epoch_ + 1, minibatch, loss_, accuracy_, NsToS(train_ns_));
+    reached_ = config_.target_accuracy > 0 && accuracy_ >= config_.target_accuracy;
+    if (reached_) time_to_accuracy_s_ = NsToS(train_ns_);
+  }
+  reached_ = comm_.Broadcast(reached_ ? "1" : "0", 0) == "1";
+  logged_ns_ = NowNs();
+}
+
+RankTotals Run::Totals() const {
+  RankTotals totals = totals_;
+  totals.rank = comm_.rank();
+  totals.stage = role_ ? role_->first : -1;
+  totals.peak_memory_bytes = PeakMemoryBytes();
+  return totals;
+}
+
+int Run::Finish() {
+  if (checkpoints_) checkpoints_->Finish();
+  const std::vector<std::string> packed = comm_.GatherAll(Totals().Pack());
+  const int status = config_.target_accuracy > 0 && !reached_ ? 3 : 0;
+  if (!IsRoot()) return status;
+  if (trace_file_) trace_file_->Close();
+  const double minibatch_ms =
+      NsToMs(train_ns_) / static_cast<double>(std::max<int64_t>(1, trained_));
+  const double predicted_ms =
+      agreement_.plan.predicted ? agreement_.plan.predicted->minibatch_ms : 0;
+  std::vector<RankTotals> ranks;
+  Json workers = Json::array();
+  for (const std::string& text : packed) {
+    ranks.push_back(RankTotals::Unpack(text));
+    const RankTotals& r = ranks.back();
+    workers.push_back({{"rank", r.rank},
+                       {"stage", r.stage < 0 ? Json(nullptr) : Json(r.stage)},
+                       {"compute_ms", r.compute_ms},
+                       {"idle_ms", r.idle_ms},
+                       {"bytes_sent", r.bytes_sent},
+                       {"bytes_received", r.bytes_received},
+                       {"peak_memory_bytes", r.peak_memory_bytes}});
+  }
+  const Json event = {
+      {"event", "end"},
+      {"reached", reached_},
+      {"target_accuracy",
+       config_.target_accuracy > 0 ? Json(config_.target_accuracy) : Json(nullptr)},
+      {"time_to_accuracy_s", reached_ ? Json(time_to_accuracy_s_) : Json(nullptr)},
+      {"epochs", epoch_},
+      {"accuracy", accuracy_ >= 0 ? Json(accuracy_) : Json(nullptr)},
+      {"predicted_minibatch_ms", predicted_ms > 0 ? Json(predicted_ms) : Json(nullptr)},
+      {"minibatch_ms", minibatch_ms},
+      {"samples_per_s", static_cast<double>(spec_.batch_size) / minibatch_ms * 1e3},
+      {"train_time_s", NsToS(train_ns_)},
+      {"time_s", TimeS()},
+      {"workers", workers}};
+  writer_->Write(event.dump());
+  progress_.Clear();
+  Log("done:\n{}", EndTable(ranks, minibatch_ms, predicted_ms));
+  return status;
+}
+
+}  // namespace
+
+int RunTraining(const TrainArguments& arguments, Transport& transport) {
+  return Run(arguments, transport).Execute();
+}
+
+void CheckPlan(const TrainArguments& arguments) {
+  const Agreement agreement = ReadArguments(arguments);
+  const Cut cut = CutOf(agreement);
+  const PipelineSpec spec = MakeSpec(agreement, cut);
+  const std::unique_ptr<Backend> backend =
+      MakeBackend(agreement.config.device, static_cast<int>(agreement.config.threads));
+  std::vector<RankInfo> ranks;
+  for (int rank = 0; rank < agreement.plan.world_size(); ++rank) {
+    RankInfo info;
+    info.rank = rank;
+    info.host = "-";
+    if (const auto role = RoleOf(agreement.plan, rank)) {
+      info.stage = role->first;
+      info.replica = role->second;
+      info.device = std::string(backend->kind());
+      info.threads = backend->threads();
+      info.cores = UsableCores();
+      info.in_flight = spec.shape.stages[static_cast<size_t>(role->first)].in_flight;
+      info.memory_bytes =
+          static_cast<int64_t>(StageSetup(spec, *backend, role->first).Memory(spec).total());
+    }
+    ranks.push_back(info);
+  }
+  Log("{}: the plan is valid; run it with mpirun -np {}\n{}", arguments.plan,
+      agreement.plan.world_size(), StartTable(agreement.plan, ranks));
+}
+
+}  // namespace pd

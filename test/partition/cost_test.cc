@@ -1,0 +1,88 @@
+#include "partition/cost.h"
+
+#include "base/error.h"
+#include "support/catch.h"
+
+namespace pd {
+namespace {
+
+// a ─▶ b ─▶ c ─▶ d, and a is read by d as well.
+std::vector<LayerCost> Skip() {
+  std::vector<LayerCost> layers(4);
+  const char* const names[] = {"a", "b", "c", "d"};
+  for (size_t l = 0; l < 4; ++l) {
+    layers[l].name = names[l];
+    layers[l].forward_ms = 1;
+    layers[l].backward_ms = 2;
+    layers[l].update_ms = 0.5;
+    layers[l].parameter_bytes = 100;
+  }
+  layers[0].activation_bytes = 1000;
+  layers[1].activation_bytes = 200;
+  layers[2].activation_bytes = 30;
+  layers[0].inputs = {"image"};
+  layers[1].inputs = {"a"};
+  layers[2].inputs = {"b"};
+  layers[3].inputs = {"c", "a", "label"};
+  return layers;
+}
+
+TEST_CASE("a tensor counts once in its producer's stage and once in each stage that reads it") {
+  const CostGraph graph = MakeCostGraph(Skip());
+  const auto from_a = SumsFrom(graph, 0);
+  CHECK(from_a[0].out_bytes == 1000);  // {a}: b and d read it.
+  CHECK(from_a[1].out_bytes == 1200);  // {a, b}
+  CHECK(from_a[2].out_bytes == 1030);
+  CHECK(from_a[3].out_bytes == 0);
+  const auto from_c = SumsFrom(graph, 2);
+  CHECK(from_c[0].in_bytes == 200);               // {c} does not read a.
+  CHECK(from_c[1].in_bytes == 1200);              // {c, d} reads b and a.
+  CHECK(SumsFrom(graph, 1)[2].in_bytes == 1000);  // {b, c, d} reads a twice.
+}
+
+TEST_CASE("a border is crossed by every tensor that lives over it") {
+  CHECK(CrossingBytes(MakeCostGraph(Skip())) == std::vector<int64_t>{0, 1000, 1200, 1030, 0});
+}
+
+TEST_CASE("stage and border costs are the papers' formulas") {
+  const CostGraph graph = MakeCostGraph(Skip());
+  const StageSums ab = SumsFrom(graph, 0)[1];
+  const CostRule runtime{CostModel::kRuntime, 100};
+  CHECK(runtime.ComputeMs(ab, 2) == Approx(7.0 / 2));
+  // Out 1200; all-reduce 2 · (2−1)/2 · 200; per minibatch half of a round.
+  CHECK(runtime.LinkMs(ab, 2) == Approx((1200 + 200.0) / 100 / 2));
+  CHECK(runtime.BorderMs(1200) == 0);
+  const CostRule arxiv{CostModel::kArxiv, 100};
+  CHECK(arxiv.ComputeMs(ab, 2) == Approx(6.0 / 2));
+  CHECK(arxiv.LinkMs(ab, 2) == Approx(4.0 * 1 * 200 / (2 * 100) / 2));
+  CHECK(arxiv.BorderMs(1200) == Approx(24));
+}
+
+TEST_CASE("memory counts versions, stashes, inputs, gradients, momentum and buffers") {
+  std::vector<LayerCost> layers = Skip();
+  layers[2].stash_bytes = 7;
+  const CostGraph graph = MakeCostGraph(layers);
+  const StageMemory memory(SumsFrom(graph, 2)[0], 2);  // {c}: in 200, out 30, weights 100.
+  CHECK(memory.Bytes(3) == 3 * (100 + 7 + 200) + 100 + 100 + 50 + 2 * (30 + 30 + 200) + 2 * 30);
+  CHECK(memory.MaxInFlight(memory.Bytes(3), 100) == 3);
+  CHECK(memory.MaxInFlight(memory.Bytes(3) - 1, 100) == 2);
+  CHECK(memory.MaxInFlight(memory.Bytes(0) - 1, 100) == 0);
+  CHECK(memory.MaxInFlight(INT64_MAX, 5) == 5);
+}
+
+TEST_CASE("profiles whose times add up to nothing or to the absurd are refused") {
+  std::vector<LayerCost> layers = Skip();
+  for (LayerCost& layer : layers) layer.forward_ms = 9e8;
+  CHECK_THROWS_WITH(MakeCostGraph(layers), ContainsSubstring("at most"));
+  for (LayerCost& layer : layers) {
+    layer.forward_ms = layer.backward_ms = 0;
+    layer.update_ms.reset();
+  }
+  CHECK_THROWS_WITH(MakeCostGraph(layers), ContainsSubstring("more than nothing"));
+  layers = Skip();
+  layers[0].parameter_bytes = 1'000'000'000'000'000'000;
+  CHECK_THROWS_WITH(MakeCostGraph(layers), ContainsSubstring("bytes: expected at most"));
+}
+
+}  // namespace
+}  // namespace pd

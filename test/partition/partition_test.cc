@@ -1,0 +1,165 @@
+#include "partition/partition.h"
+
+#include "base/error.h"
+#include "partition/random_graph.h"
+#include "support/catch.h"
+
+namespace pd {
+namespace {
+
+PartitionOptions Options(int workers, double bytes_per_s) {
+  PartitionOptions options;
+  options.cluster.levels.push_back({workers, bytes_per_s, 0});
+  options.command = "pd-partition test";
+  return options;
+}
+
+Profile RandomProfile(uint32_t seed, int layers, bool branches = true) {
+  std::mt19937 random(seed);
+  Profile profile;
+  profile.batch_size = 32;
+  profile.layers = RandomLayers(random, layers, branches);
+  return profile;
+}
+
+TEST_CASE(
+    "a plan is never worse than data parallel, model parallel or straight under its cost model") {
+  for (const CostModel model : {CostModel::kRuntime, CostModel::kArxiv}) {
+    for (uint32_t seed = 0; seed < 40; ++seed) {
+      CAPTURE(seed);
+      const Profile profile = RandomProfile(seed, 10);
+      PartitionOptions options = Options(5, 400'000);
+      options.cost_model = model;
+      const double best = Partition(profile, options).bottleneck_ms;
+      for (const Strategy strategy :
+           {Strategy::kDataParallel, Strategy::kModelParallel, Strategy::kStraight}) {
+        options.strategy = strategy;
+        CHECK(best <= Partition(profile, options).bottleneck_ms);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "what is planned can be read back: every layer once, workers in order, idle ones counted") {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const Profile profile = RandomProfile(seed, 1 + static_cast<int>(seed % 9));
+    PartitionOptions options = Options(1 + static_cast<int>(seed % 7), 300'000 * (1 + seed % 3));
+    const Strategy all[] = {Strategy::kAuto, Strategy::kDataParallel, Strategy::kModelParallel,
+                            Strategy::kStraight};
+    options.strategy = all[seed % 4];
+    const PartitionResult result = Partition(profile, options);
+    const std::string text = WritePlan(result.plan);
+    const Plan plan = ReadPlan(JsonView::Parse(text, "plan.json"));
+    CHECK(WritePlan(plan) == text);
+    CHECK(plan.world_size() == options.cluster.workers());
+    int workers = 0;
+    int64_t parameters = 0, expected = 0;
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      for (const int worker : plan.stages[s].workers) CHECK(worker == workers++);
+      CHECK(plan.in_flight(static_cast<int>(s)) == result.stages[s].in_flight);
+      for (int l = result.stages[s].begin; l < result.stages[s].end; ++l) {
+        parameters += profile.layers[static_cast<size_t>(l)].parameter_bytes;
+      }
+    }
+    for (const LayerCost& layer : profile.layers) expected += layer.parameter_bytes;
+    CHECK(parameters == expected);
+    CHECK(workers + result.idle_workers == options.cluster.workers());
+    CHECK(FormatTable(result, options).find("this plan") != std::string::npos);
+  }
+}
+
+TEST_CASE("planning twice gives the same bytes") {
+  const Profile profile = RandomProfile(3, 40);
+  const PartitionOptions options = Options(9, 500'000);
+  const auto text = [&] {
+    const PartitionResult result = Partition(profile, options);
+    return WritePlan(result.plan) + FormatTable(result, options);
+  };
+  CHECK(text() == text());
+}
+
+TEST_CASE("the strategies are what their names say") {
+  const Profile profile = RandomProfile(4, 8, false);
+  PartitionOptions options = Options(3, 1e12);
+  options.strategy = Strategy::kDataParallel;
+  auto result = Partition(profile, options);
+  CHECK(result.stages.size() == 1);
+  CHECK(result.stages[0].workers.size() == 3);
+  CHECK(result.predicted.minibatch_ms == result.data_parallel.minibatch_ms);
+  options.strategy = Strategy::kStraight;
+  const PartitionResult straight = Partition(profile, options);
+  CHECK(straight.stages.size() <= 3);
+  for (const StageReport& stage : straight.stages) CHECK(stage.workers.size() == 1);
+  options.strategy = Strategy::kModelParallel;
+  result = Partition(profile, options);
+  CHECK(result.predicted.minibatch_ms == result.model_parallel.minibatch_ms);
+  REQUIRE(result.stages.size() == straight.stages.size());
+  double sum = 0;
+  for (size_t s = 0; s < result.stages.size(); ++s) {
+    CHECK(result.stages[s].end == straight.stages[s].end);
+    CHECK(result.plan.in_flight(static_cast<int>(s)) == 1);
+    sum += result.stages[s].compute_ms;
+  }
+  // One minibatch in flight: the stages work one after the other; only the last update of a stage
+  // may overlap with the next stage's work.
+  CHECK(result.predicted.minibatch_ms <= sum * 1.0001);
+  CHECK(result.predicted.minibatch_ms > straight.predicted.minibatch_ms);
+}
+
+TEST_CASE(
+    "a memory limit is kept by every worker, and one that is too small is answered with the next") {
+  const Profile profile = RandomProfile(5, 12);
+  PartitionOptions options = Options(4, 1e6);
+  options.cluster.memory_bytes = 1000;
+  std::string message;
+  try {
+    Partition(profile, options);
+  } catch (const Error& e) {
+    CHECK(e.code() == ErrorCode::kInvalidInput);
+    message = e.what();
+  }
+  CAPTURE(message);
+  CHECK_THAT(message, ContainsSubstring("tightest layer is \"layer"));
+  const size_t at = message.find("smallest memory that works is ");
+  REQUIRE(at != std::string::npos);
+  const int64_t least = std::stoll(message.substr(at + 30));
+  options.cluster.memory_bytes = least;
+  const PartitionResult fits = Partition(profile, options);
+  for (const int64_t bytes : fits.plan.predicted->memory_bytes) {
+    CHECK(bytes <= least);
+  }
+  options.cluster.memory_bytes = least - 1;
+  CHECK_THROWS_WITH(Partition(profile, options), ContainsSubstring("no plan fits"));
+  options.strategy = Strategy::kDataParallel;
+  CHECK_THROWS_WITH(Partition(profile, options), ContainsSubstring("no plan fits"));
+}
+
+TEST_CASE("what is not available yet is refused by name") {
+  const Profile profile = RandomProfile(6, 4);
+  PartitionOptions options = Options(2, 1e6);
+  options.cluster.levels.push_back({2, 1e5, 0});
+  CHECK_THROWS_WITH(Partition(profile, options), ContainsSubstring("more than one level"));
+  options.cluster.levels[0].workers = 1;
+  CHECK_NOTHROW(Partition(profile, options));
+  options.cluster.speeds = {1, 2};
+  CHECK_THROWS_WITH(Partition(profile, options), ContainsSubstring("different speeds"));
+  options = Options(2, 1e6);
+  options.schedule = "1f1";
+  CHECK_THROWS_WITH(Partition(profile, options), ContainsSubstring("did you mean \"1f1b\"?"));
+  CHECK_THROWS_WITH(ParseStrategy("dataparallel"),
+                    ContainsSubstring("did you mean \"data-parallel\"?"));
+  CHECK_THROWS_WITH(ParseCostModel("exact"), ContainsSubstring("runtime, arxiv"));
+}
+
+TEST_CASE("an unlimited network balances the stages") {
+  const Profile profile = RandomProfile(7, 12, false);
+  double sum = 0;
+  for (const LayerCost& layer : profile.layers) sum += layer.compute_ms();
+  const PartitionResult result = Partition(profile, Options(4, kUnlimitedBytesPerSecond));
+  CHECK(result.bottleneck_ms == Approx(sum / 4));
+}
+
+}  // namespace
+}  // namespace pd

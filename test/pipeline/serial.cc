@@ -1,0 +1,311 @@
+#include "pipeline/serial.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "model/model.h"
+#include "stage/model_plan.h"
+
+namespace pd {
+namespace {
+
+// Memory of one tensor.
+struct Block {
+  explicit Block(Backend& backend, size_t size)
+      : buffer(backend.Allocate(std::max<size_t>(size, 64))) {}
+  void* data() const { return buffer.data(); }
+  Buffer buffer;
+};
+using BlockPtr = std::shared_ptr<Block>;
+
+BlockPtr Copy(Backend& backend, const BlockPtr& from) {
+  auto to = std::make_shared<Block>(backend, from->buffer.bytes());
+  backend.Copy(to->data(), from->data(), from->buffer.bytes());
+  return to;
+}
+
+// The parameters of one layer: a block each.
+using LayerBlocks = std::vector<BlockPtr>;
+// The parameters of all layers.
+using ModelBlocks = std::vector<LayerBlocks>;
+
+class Serial {
+ public:
+  Serial(const TrainingCase& c, const Dataset& data)
+      : case_(c),
+        data_(data),
+        model_(Model::Parse(JsonView::Parse(c.model, "model"))),
+        backend_(MakeBackend(c.backend, 1)),
+        shape_(ShapeOf(c)),
+        stage_of_(model_.num_layers(), 0) {
+    for (size_t s = 0; s < c.stages.size(); ++s) {
+      for (const std::string& name : c.stages[s])
+        stage_of_[model_.FindLayer(name)] = static_cast<int>(s);
+    }
+    Initialise();
+  }
+
+  TrainingResult Run() {
+    for (const int64_t samples : case_.segments) Segment(samples);
+    Dump();
+    return result_;
+  }
+
+ private:
+  const ModelPlan& Plan(int64_t batch) {
+    auto& plan = plans_[batch];
+    if (plan == nullptr) {
+      const ModelPlan* full = batch == case_.batch_size ? nullptr : &Plan(case_.batch_size);
+      plan = std::make_unique<ModelPlan>(model_, *backend_, batch, case_.seed, full);
+      for (int l = 0; l < model_.num_layers(); ++l) plan->op(l).Prepare();
+    }
+    return *plan;
+  }
+
+  const Layout& ParamLayout(int l, size_t p) {
+    return Plan(case_.batch_size).op(l).info().params[p];
+  }
+
+  BlockPtr Zeros(size_t bytes) { return std::make_shared<Block>(*backend_, bytes); }
+
+  void Initialise() {
+    momentum_.resize(model_.num_layers());
+    newest_.resize(model_.num_layers());
+    state_.resize(model_.num_layers());
+    for (int l = 0; l < model_.num_layers(); ++l) {
+      const Layer& layer = *model_.layers()[l].layer;
+      const int replicas = shape_.stages[stage_of_[l]].replicas;
+      state_[l].resize(replicas);
+      for (const ParamSpec& spec : layer.params()) {
+        std::vector<float> values(Elements(spec.shape));
+        FillInitial(spec, layer.name(), case_.seed, values.data());
+        if (spec.trainable) {
+          const Layout& layout = ParamLayout(l, newest_[l].size());
+          newest_[l].push_back(Zeros(layout.bytes));
+          momentum_[l].push_back(Zeros(layout.bytes));
+          backend_->FromDense(layout, values.data(), newest_[l].back()->data());
+        } else {
+          for (LayerBlocks& replica : state_[l]) {
+            replica.push_back(Zeros(values.size() * sizeof(float)));
+            std::copy(values.begin(), values.end(), static_cast<float*>(replica.back()->data()));
+          }
+        }
+      }
+    }
+  }
+
+  void Segment(int64_t samples) {
+    const int64_t count = (samples + case_.batch_size - 1) / case_.batch_size;
+    const auto samples_in = [&](int64_t b) {
+      return std::min(case_.batch_size, samples - b * case_.batch_size);
+    };
+    // versions[l][v]: the layer's parameters after v updates of its stage in this segment.
+    std::vector<std::vector<LayerBlocks>> versions(model_.num_layers());
+    for (int l = 0; l < model_.num_layers(); ++l) versions[l].push_back(newest_[l]);
+    std::vector<std::vector<ModelBlocks>> rounds(
+        shape_.stages.size());  // gradients of the open round
+    for (int64_t b = 0; b < count; ++b) {
+      ModelBlocks weights(model_.num_layers());
+      for (int l = 0; l < model_.num_layers(); ++l) {
+        const auto& stage = shape_.stages[stage_of_[l]];
+        // design: minibatch b sees version max(0, floor(b / r) - D + 1)
+        weights[l] = versions[l].at(std::max<int64_t>(0, b / stage.replicas - stage.in_flight + 1));
+      }
+      const ModelBlocks gradients = Step(b, samples_in(b), weights);
+      for (size_t s = 0; s < shape_.stages.size(); ++s) {
+        rounds[s].push_back(gradients);
+        const int64_t first = b / shape_.stages[s].replicas * shape_.stages[s].replicas;
+        if (b + 1 < count && b + 1 < first + shape_.stages[s].replicas) continue;
+        Update(static_cast<int>(s), first, rounds[s], samples_in, versions);
+        rounds[s].clear();
+      }
+    }
+    number_ += count;
+    for (int l = 0; l < model_.num_layers(); ++l) newest_[l] = versions[l].back();
+    AverageState();
+  }
+
+  void Update(int s, int64_t first, const std::vector<ModelBlocks>& round,
+              const std::function<int64_t(int64_t)>& samples_in,
+              std::vector<std::vector<LayerBlocks>>& versions) {
+    int64_t total = 0;
+    for (size_t i = 0; i < round.size(); ++i) total += samples_in(first + static_cast<int64_t>(i));
+    for (int l = 0; l < model_.num_layers(); ++l) {
+      if (stage_of_[l] != s) continue;
+      LayerBlocks next;
+      for (size_t p = 0; p < newest_[l].size(); ++p) {
+        const size_t count = ParamLayout(l, p).stored();
+        BlockPtr sum = Zeros(count * sizeof(float));
+        for (size_t i = 0; i < round.size(); ++i) {
+          const float share = static_cast<float>(samples_in(first + static_cast<int64_t>(i))) /
+                              static_cast<float>(total);
+          backend_->AddScaled(sum->data(), round[i][l][p]->data(), share, i == 0, count);
+        }
+        next.push_back(Copy(*backend_, versions[l].back()[p]));
+        backend_->Sgd({.w = versions[l].back()[p]->data(),
+                       .g = sum->data(),
+                       .m = momentum_[l][p]->data(),
+                       .w_out = next.back()->data(),
+                       .count = count,
+                       .lr = RateOf(case_, first),
+                       .momentum = case_.momentum,
+                       .weight_decay = case_.weight_decay});
+      }
+      versions[l].push_back(next);
+    }
+  }
+
+  // Replicas' running statistics are averaged at each drain.
+  void AverageState() {
+    for (int l = 0; l < model_.num_layers(); ++l) {
+      const size_t replicas = state_[l].size();
+      if (replicas == 1) continue;
+      for (size_t p = 0; p < state_[l][0].size(); ++p) {
+        const size_t count =
+            Elements(model_.layers()[l].layer->params()[newest_[l].size() + p].shape);
+        BlockPtr sum = Zeros(count * sizeof(float));
+        for (size_t r = 0; r < replicas; ++r) {
+          backend_->AddScaled(sum->data(), state_[l][r][p]->data(),
+                              1.0F / static_cast<float>(replicas), r == 0, count);
+        }
+        for (size_t r = 0; r < replicas; ++r) state_[l][r][p] = Copy(*backend_, sum);
+      }
+    }
+  }
+
+  // Forward and backward of minibatch `b`; returns the gradients of all parameters.
+  ModelBlocks Step(int64_t b, int64_t samples, const ModelBlocks& weights) {
+    const ModelPlan& plan = Plan(samples);
+    std::vector<BlockPtr> values(model_.num_tensors()), gradients(model_.num_tensors());
+    for (int i = 0; i < model_.num_inputs(); ++i) {
+      values[i] = Zeros(plan.layout(i).bytes);
+      const TensorSpec& spec = data_.fields()[i];
+      for (int64_t n = 0; n < samples; ++n) {
+        data_.Read(b * case_.batch_size + n, i, 0,
+                   static_cast<std::byte*>(values[i]->data()) + n * spec.Bytes(1));
+      }
+    }
+    struct Call {
+      std::vector<const void*> x, params;
+      std::vector<void*> dx, dparams, state;
+      BlockPtr saved, workspace, correct;
+      OpArgs args;
+    };
+    std::vector<Call> calls(model_.num_layers());
+    ModelBlocks weight_gradients(model_.num_layers());
+    for (int l = 0; l < model_.num_layers(); ++l) {
+      const Model::Node& node = model_.layers()[l];
+      const OpInfo& info = plan.op(l).info();
+      Call& call = calls[l];
+      values[model_.OutputOf(l)] = Zeros(info.y.bytes);
+      for (const TensorId t : node.inputs) call.x.push_back(values[t]->data());
+      for (size_t p = 0; p < weights[l].size(); ++p) {
+        call.params.push_back(weights[l][p]->data());
+        weight_gradients[l].push_back(Zeros(info.params[p].bytes));
+        call.dparams.push_back(weight_gradients[l].back()->data());
+      }
+      const auto replica = static_cast<size_t>(b) % state_[l].size();
+      for (const BlockPtr& block : state_[l][replica]) call.state.push_back(block->data());
+      call.saved = Zeros(info.saved_bytes);
+      call.workspace = Zeros(info.workspace_bytes);
+      call.correct = Zeros(samples * sizeof(float));
+      call.dx.resize(node.inputs.size());
+      call.args = {.x = call.x,
+                   .y = values[model_.OutputOf(l)]->data(),
+                   .dy = nullptr,
+                   .dx = call.dx,
+                   .params = call.params,
+                   .dparams = call.dparams,
+                   .state = call.state,
+                   .saved = call.saved->data(),
+                   .workspace = call.workspace->data(),
+                   .correct = static_cast<float*>(call.correct->data()),
+                   .minibatch = static_cast<uint64_t>(number_ + b)};
+      plan.op(l).Forward(call.args);
+      if (!node.layer->is_loss()) continue;
+      const auto* losses = static_cast<const float*>(values[model_.OutputOf(l)]->data());
+      double sum = 0;
+      for (int64_t n = 0; n < samples; ++n) sum += static_cast<double>(losses[n]);
+      result_["loss"].push_back(static_cast<float>(sum / static_cast<double>(samples)));
+    }
+    for (int l = model_.num_layers() - 1; l >= 0; --l) {
+      const Model::Node& node = model_.layers()[l];
+      Call& call = calls[l];
+      if (!node.layer->is_loss() && gradients[model_.OutputOf(l)] == nullptr) continue;
+      if (!node.layer->is_loss()) call.args.dy = gradients[model_.OutputOf(l)]->data();
+      std::vector<BlockPtr> dx(node.inputs.size());
+      bool any = false;
+      for (size_t j = 0; j < dx.size(); ++j) {
+        if (!model_.needs_gradient(node.inputs[j])) continue;
+        dx[j] = Zeros(plan.layout(node.inputs[j]).bytes);
+        call.dx[j] = dx[j]->data();
+        any = true;
+      }
+      if (any) plan.op(l).BackwardData(call.args);
+      if (!call.params.empty()) plan.op(l).BackwardWeights(call.args);
+      // design: one gradient a consumer, the last consumer's first
+      for (size_t j = dx.size(); j-- > 0;) {
+        if (dx[j] == nullptr) continue;
+        BlockPtr& sum = gradients[node.inputs[j]];
+        if (sum == nullptr) {
+          sum = dx[j];
+        } else {
+          backend_->Accumulate(sum->data(), dx[j]->data(), plan.layout(node.inputs[j]).stored());
+        }
+      }
+    }
+    return weight_gradients;
+  }
+
+  void Dump() {
+    for (int l = 0; l < model_.num_layers(); ++l) {
+      const Layer& layer = *model_.layers()[l].layer;
+      size_t trainable = 0, running = 0;
+      for (const ParamSpec& spec : layer.params()) {
+        const std::string name = layer.name() + "." + spec.name;
+        std::vector<float> dense(Elements(spec.shape));
+        if (spec.trainable) {
+          backend_->ToDense(ParamLayout(l, trainable), newest_[l][trainable]->data(), dense.data());
+          result_[name] = dense;
+          backend_->ToDense(ParamLayout(l, trainable), momentum_[l][trainable]->data(),
+                            dense.data());
+          result_[name + ".momentum"] = dense;
+          ++trainable;
+        } else {
+          const auto* values = static_cast<const float*>(state_[l][0][running++]->data());
+          result_[name] = {values, values + dense.size()};
+        }
+      }
+    }
+  }
+
+  const TrainingCase& case_;
+  const Dataset& data_;
+  Model model_;
+  std::unique_ptr<Backend> backend_;
+  PipelineShape shape_;
+  std::vector<int> stage_of_;
+  std::map<int64_t, std::unique_ptr<ModelPlan>> plans_;
+  ModelBlocks newest_, momentum_;
+  std::vector<std::vector<LayerBlocks>> state_;  // [layer][replica]
+  int64_t number_ = 0;
+  TrainingResult result_;
+};
+
+}  // namespace
+
+PipelineShape ShapeOf(const TrainingCase& c) {
+  PipelineShape shape;
+  for (const int r : c.replicas) shape.stages.push_back({.replicas = r, .in_flight = 1});
+  for (size_t s = 0; s < c.replicas.size(); ++s) {
+    shape.stages[s].in_flight =
+        c.in_flight.empty() ? DefaultInFlight(shape, static_cast<int>(s)) : c.in_flight[s];
+  }
+  return shape;
+}
+
+TrainingResult TrainSerially(const TrainingCase& c, const Dataset& data) {
+  return Serial(c, data).Run();
+}
+
+}  // namespace pd

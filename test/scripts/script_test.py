@@ -1,0 +1,36 @@
+"""What the tests of the scripts share. A test program ends with status 77 when it cannot run here."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SCRIPTS = ROOT / "scripts"
+SKIPPED = 77
+
+
+def run(*command, **options):
+    """Runs a command and gives its CompletedProcess with text of both outputs."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=120, check=False, **options)
+
+
+class ScriptTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pd-scripts-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+def skip(reason):
+    print(f"SKIPPED: {reason}")
+    sys.exit(SKIPPED)

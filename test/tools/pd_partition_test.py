@@ -1,0 +1,172 @@
+"""Runs pd-partition as users do: python3 pd_partition_test.py PROGRAM"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = None
+
+
+def layer(name, inputs, ms, activation, parameters):
+    return {"name": name, "inputs": inputs, "forward_ms": ms, "backward_ms": 2 * ms,
+            "activation_bytes": activation, "parameter_bytes": parameters}
+
+
+def profile():
+    """Two convolution-like layers, then two of many weights: a pipeline beats data parallelism."""
+    return {"format": "pipedream.profile/1", "batch_size": 64, "layers": [
+        layer("conv1", ["image"], 5, 400_000, 1_000), layer("conv2", ["conv1"], 5, 100_000, 2_000),
+        layer("fc1", ["conv2"], 4, 10_000, 9_000_000), layer("fc2", ["fc1", "label"], 4, 4, 3_000_000)]}
+
+
+class PdPartition(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.profile = self.file("profile.json", json.dumps(profile()))
+
+    def file(self, name, text):
+        path = os.path.join(self.folder.name, name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+        return path
+
+    def run_tool(self, *args, stdin=""):
+        return subprocess.run([PROGRAM, *args], input=stdin, capture_output=True, text=True, timeout=60,
+                              check=False)
+
+    def refused(self, args, *words, stdin="", status=2):
+        done = self.run_tool(*args, stdin=stdin)
+        self.assertEqual(done.returncode, status, done)
+        self.assertEqual(done.stdout, "")
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertTrue(lines[0].startswith("pd-partition: "), lines[0])
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def plan(self, *args, stdin=""):
+        done = self.run_tool(*args, stdin=stdin)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def test_plan_goes_to_standard_output_and_table_to_standard_error(self):
+        plan, table = self.plan(self.profile, "-n", "2", "--bandwidth", "1Gbps")
+        self.assertEqual(next(iter(plan)), "format")
+        self.assertEqual([s["layers"] for s in plan["stages"]], [["conv1", "conv2"], ["fc1", "fc2"]])
+        self.assertEqual([s["workers"] for s in plan["stages"]], [[0], [1]])
+        self.assertEqual(plan["command"], f"pd-partition {self.profile} -n 2 --bandwidth 1Gbps")
+        for word in ("conv1", "fc2", "data parallel", "model parallel", "one worker", "bound by", "in flight"):
+            self.assertIn(word, table)
+
+    def test_standard_input_quiet_and_output_file(self):
+        path = os.path.join(self.folder.name, "plan.json")
+        done = self.run_tool("-", "-n", "2", "--bandwidth", "1Gbps", "--quiet", "-o", path,
+                             stdin=json.dumps(profile()))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        with open(path, encoding="utf-8") as plan:
+            self.assertEqual(json.load(plan)["format"], "pipedream.plan/1")
+
+    def test_twice_the_same_command_gives_the_same_bytes(self):
+        args = (self.profile, "-n", "5", "--bandwidth", "300Mbps", "--quiet")
+        self.assertEqual(self.run_tool(*args).stdout, self.run_tool(*args).stdout)
+
+    def test_strategies(self):
+        args = (self.profile, "-n", "3", "--bandwidth", "1Gbps", "--strategy")
+        plan, _ = self.plan(*args, "data-parallel")
+        self.assertEqual([s["workers"] for s in plan["stages"]], [[0, 1, 2]])
+        straight, _ = self.plan(*args, "straight")
+        self.assertEqual({len(s["workers"]) for s in straight["stages"]}, {1})
+        model_parallel, _ = self.plan(*args, "model-parallel")
+        self.assertEqual([s["layers"] for s in straight["stages"]],
+                         [s["layers"] for s in model_parallel["stages"]])
+        self.assertEqual([s.get("in_flight", 1) for s in model_parallel["stages"]][0], 1)
+
+    def test_idle_workers_are_said_and_are_part_of_the_world(self):
+        plan, table = self.plan(self.profile, "-n", "9", "--bandwidth", "1Gbps", "--strategy", "straight")
+        self.assertIn("workers stay idle", table)
+        self.assertEqual(len(plan["predicted"]["memory_bytes"]), 9)
+        self.assertEqual(plan["cluster"]["levels"][0]["workers"], 9)
+
+    def test_an_enormous_and_an_unlimited_bandwidth_balance(self):
+        for bandwidth in ("1e30B/s", "unlimited"):
+            plan, _ = self.plan(self.profile, "-n", "4", "--bandwidth", bandwidth)
+            self.assertAlmostEqual(plan["predicted"]["minibatch_ms"], 54 / 4)
+
+    def test_one_worker_needs_no_bandwidth(self):
+        plan, _ = self.plan(self.profile, "-n", "1")
+        self.assertEqual(len(plan["stages"]), 1)
+        self.assertAlmostEqual(plan["predicted"]["minibatch_ms"], 54)
+
+    def test_cluster_file(self):
+        cluster = {"format": "pipedream.cluster/1", "memory_bytes": 10**9, "levels": [
+            {"workers": 2, "bandwidth_bytes_per_s": 1.25e8, "latency_ms": 0.1}]}
+        path = self.file("cluster.json", json.dumps(cluster))
+        plan, _ = self.plan(self.profile, "--cluster", path)
+        self.assertEqual(plan["cluster"], cluster)
+        self.refused([self.profile, "--cluster", path, "-n", "2"], "both")
+        self.refused([self.profile, "--cluster", path, "--bandwidth", "1Gbps"], "--bandwidth")
+        self.refused([self.profile, "--cluster", self.profile], "/format")
+
+    def test_bandwidths_that_make_no_sense_are_refused(self):
+        for text in ("0", "0bps", "-1Gbps", "nan", "NaNGbps", "1e309bps", "1e309", "25Gb", "10", "0x10Gbps",
+                     "10 Gbps", "Gbps", "infbps", "1e-3bps"):
+            with self.subTest(text):
+                self.refused([self.profile, "-n", "2", f"--bandwidth={text}"], "--bandwidth")
+
+    def test_other_flags_that_make_no_sense_are_refused(self):
+        two = [self.profile, "-n", "2", "--bandwidth", "1Gbps"]
+        self.refused([self.profile], "-n or --cluster", "neither")
+        self.refused([self.profile, "-n", "2"], "--bandwidth is needed")
+        for workers in ("0", "-1", "2.5", "0x2", "nan", "two", "99999999999999999999", "1e3"):
+            self.refused([self.profile, f"-n={workers}", "--bandwidth", "1Gbps"], "-n: expected an integer")
+        for memory in ("16", "0GB", "-1GB", "nanGB", "1e309GB", "16Gb"):
+            self.refused([*two, f"--memory={memory}"], "--memory")
+        self.refused([*two, "--strategy", "straigt"], "did you mean \"straight\"?")
+        self.refused([*two, "--cost-model", "exact"], "runtime, arxiv")
+        self.refused([*two, "--schedule", "gpipe"], "--schedule", "1f1b")
+        self.refused([*two, "--simulate", "9"], "--simulate")
+        self.refused([], "PROFILE")
+
+    def test_no_plan_fits_the_memory(self):
+        args = [self.profile, "-n", "2", "--bandwidth", "1Gbps", "--memory"]
+        self.refused([*args, "1MB"], "no plan fits 1.00 MB", "the tightest layer is \"fc1\"",
+                     "the smallest memory that works is")
+        least = self.run_tool(*args, "1MB").stderr.strip().rsplit(" ", 1)[1]
+        plan, _ = self.plan(*args, least)
+        self.assertLessEqual(max(plan["predicted"]["memory_bytes"]), int(least[:-1]))
+
+    def test_files_that_make_no_sense_are_refused_and_leave_nothing(self):
+        two = ["-n", "2", "--bandwidth", "1Gbps"]
+        bad = profile()
+        bad["layers"][1]["forward_ms"] = -5
+        path = self.file("bad.json", json.dumps(bad))
+        out = os.path.join(self.folder.name, "plan.json")
+        self.refused([path, *two, "-o", out], f"{path}: /layers/1/forward_ms: expected a number", "found -5")
+        self.assertFalse(os.path.exists(out))
+        bad["layers"][1]["forward_ms"] = 5
+        bad["layers"][1]["froward_ms"] = 5
+        self.refused(["-", *two], "did you mean \"forward_ms\"?", stdin=json.dumps(bad))
+        self.refused([self.file("empty.json", ""), *two], "empty file")
+        self.refused([self.file("cut.json", json.dumps(profile())[:-9]), *two], "not JSON")
+        self.refused([self.file("deep.json", "[" * 500_000), *two], "deep.json")
+        self.refused([self.folder.name, *two], "directory")
+        self.refused([os.path.join(self.folder.name, "none.json"), *two], "none.json")
+        nothing = os.path.join(self.folder.name, "none", "plan.json")
+        done = self.run_tool(self.profile, *two, "--quiet", "-o", nothing)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(nothing, done.stderr)
+
+    def test_help_has_examples_and_version_names_the_libraries(self):
+        self.assertIn("Examples:", self.run_tool("--help").stdout)
+        version = self.run_tool("--version")
+        self.assertEqual(version.returncode, 0)
+        self.assertIn("nlohmann", version.stdout)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
