@@ -144,22 +144,28 @@ std::unique_ptr<Op> DirectKernels::PlanConv2d(const Conv2dDesc& desc, const OpRe
     weights[0] /= desc.groups;
     weights.insert(weights.begin(), desc.groups);
   }
-  const auto direct = algorithm::convolution_direct;
   const Desc bias({desc.out_channels}, kF32, Tag::x);
-  const convolution_forward::primitive_desc forward({kTraining, direct, Any(in), Any(weights), bias,
-                                                     Any(out), stride, dilation, padding, padding},
-                                                    engine_);
-  Direct("forward", forward, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST});
-  const convolution_backward_weights::primitive_desc gradient(
-      {direct, Any(in), Any(weights), bias, Any(out), stride, dilation, padding, padding}, engine_,
-      forward);
-  Direct("backward weights", gradient,
-         {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS});
-  if (!request.wants_dx[0]) return nullptr;
-  const convolution_backward_data::primitive_desc data(
-      {direct, Any(in), Any(weights), Any(out), stride, dilation, padding, padding}, engine_,
-      forward);
-  Direct("backward data", data, {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC});
+  for (const auto way : {algorithm::convolution_direct, algorithm::convolution_winograd}) {
+    const convolution_forward::primitive_desc forward(
+        {kTraining, way, Any(in), Any(weights), bias, Any(out), stride, dilation, padding, padding},
+        dnnl::primitive_attr(), engine_, /*allow_empty=*/true);
+    if (forward.get(true) == nullptr) continue;  // oneDNN has no Winograd kernel for this shape
+    Direct("forward", forward, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST});
+    const convolution_backward_weights::primitive_desc gradient(
+        {way, Any(in), Any(weights), bias, Any(out), stride, dilation, padding, padding},
+        dnnl::primitive_attr(), engine_, forward, /*allow_empty=*/true);
+    if (gradient.get(true) != nullptr) {
+      Direct("backward weights", gradient,
+             {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS});
+    }
+    if (!request.wants_dx[0]) continue;
+    const convolution_backward_data::primitive_desc data(
+        {way, Any(in), Any(weights), Any(out), stride, dilation, padding, padding},
+        dnnl::primitive_attr(), engine_, forward, /*allow_empty=*/true);
+    if (data.get(true) != nullptr) {
+      Direct("backward data", data, {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC});
+    }
+  }
   return nullptr;
 }
 

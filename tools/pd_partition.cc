@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "command_line.h"
 #include "partition/partition.h"
 
 namespace {
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
     Run(flags, CommandOf(argc, argv));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    pd::LogLine(e.what());
+    pd::LogLine(pd::Complaint(app, e));
     return 2;
   } catch (const pd::Error& e) {
     pd::LogLine(e.what());

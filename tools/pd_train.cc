@@ -1,11 +1,14 @@
 // pd-train: trains the plan's model over the workers of an MPI job. Flags become TrainArguments;
 // lib/train does the rest.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <map>
+#include <new>
 
 #include "backend/backend.h"
 #include "base/log.h"
 #include "base/version.h"
+#include "command_line.h"
 #include "train/trainer.h"
 #include "transport/mpi/mpi_session.h"
 #include "transport/mpi/mpi_transport.h"
@@ -83,7 +86,7 @@ std::optional<pd::TrainArguments> ParseCommandLine(int argc, char** argv, bool q
     status = quiet ? 0 : app.exit(e);
     return std::nullopt;
   } catch (const CLI::ParseError& e) {
-    if (!quiet) pd::Log("{}; see pd-train --help", e.what());
+    if (!quiet) pd::Log("{}", pd::Complaint(app, e));
     status = 2;
     return std::nullopt;
   }
@@ -95,6 +98,11 @@ std::optional<pd::TrainArguments> ParseCommandLine(int argc, char** argv, bool q
   }
   if (check) arguments.flags.emplace_back("check", "");
   return arguments;
+}
+
+std::string Environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
 }
 
 int StatusOf(const pd::Error& e) { return e.code() == pd::ErrorCode::kInvalidInput ? 2 : 1; }
@@ -112,19 +120,20 @@ int Check(const pd::TrainArguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // mpirun sets this for its ranks; the others say nothing that rank 0 says too.
-  const char* rank_text = std::getenv("OMPI_COMM_WORLD_RANK");
-  const bool first = rank_text == nullptr || std::string_view(rank_text) == "0";
-  pd::SetLogPrefix("pd-train");
+  // mpirun sets these for its ranks. The others say nothing that rank 0 says too, unless mpirun was
+  // given several command lines.
+  const std::string rank = Environment("OMPI_COMM_WORLD_RANK", "0");
+  const bool first = rank == "0";
+  const bool speaks = first || Environment("OMPI_NUM_APP_CTX", "1") != "1";
+  pd::SetLogPrefix(first ? "pd-train" : "pd-train: rank " + rank);
   int status = 0;
   bool check = false;
-  const auto arguments = ParseCommandLine(argc, argv, !first, status, check);
+  const auto arguments = ParseCommandLine(argc, argv, !speaks, status, check);
   if (!arguments) return status;
   if (check) return first ? Check(*arguments) : 0;
   try {
     pd::MpiSession session;
     pd::MpiTransport transport(session);
-    if (transport.rank() > 0) pd::SetLogPrefix(fmt::format("pd-train: rank {}", transport.rank()));
     try {
       return pd::RunTraining(*arguments, transport);
     } catch (const pd::CollectiveError& e) {
@@ -132,8 +141,9 @@ int main(int argc, char** argv) {
       return StatusOf(e);
     } catch (const std::exception& e) {
       // The other ranks wait for this one: end them before anything unwinds further.
-      pd::Log("{}", e.what());
       const auto* known = dynamic_cast<const pd::Error*>(&e);
+      const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+      pd::Log("{}", memory ? "out of memory" : e.what());
       session.Abort(known != nullptr ? StatusOf(*known) : 1);
     }
   } catch (const pd::Error& e) {

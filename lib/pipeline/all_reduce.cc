@@ -24,10 +24,18 @@ AllReducer::AllReducer(Comm& comm, Backend& backend, std::vector<int> ranks, int
       backend_(backend),
       ranks_(std::move(ranks)),
       me_(me),
-      part_bytes_(std::min(kMaxPartBytes, RoundUp(max_bytes / ranks_.size() + 1))),
+      part_bytes_(PartBytes(ranks_.size(), max_bytes)),
       starters_(kMaxJobs),
       jobs_(kMaxJobs) {
-  if (replicas() > 1) staging_ = backend.Allocate(kUnderWay * ranks_.size() * part_bytes_);
+  if (replicas() > 1) staging_ = backend.Allocate(StagingBytes(ranks_.size(), max_bytes));
+}
+
+size_t AllReducer::PartBytes(size_t replicas, size_t max_bytes) {
+  return std::min(kMaxPartBytes, RoundUp(max_bytes / replicas + 1));
+}
+
+size_t AllReducer::StagingBytes(size_t replicas, size_t max_bytes) {
+  return replicas > 1 ? kUnderWay * replicas * PartBytes(replicas, max_bytes) : 0;
 }
 
 void AllReducer::Start(ReduceJob& job) {

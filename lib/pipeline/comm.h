@@ -57,10 +57,10 @@ struct StallLimits {
   double fail_s = 300;  ///< After this long, Error kComm.
 };
 
-/// The communication thread of a worker: the only thread that calls the transport after
-/// construction. Sends, receives and all-reduces go on while the worker computes. Where nothing
-/// moves it sleeps for kNapNs between polls, so that it costs the computing thread, with which it
-/// may share a core, next to nothing.
+/// The communication thread of a worker: the only thread that calls the transport after construction. Sends,
+/// receives and all-reduces go on while the worker computes. MPI moves data only inside its calls, so the thread
+/// polls while anything is under way; between polls it sleeps, so that it costs the computing thread, with which
+/// it may share a core, next to nothing.
 ///
 /// All public calls come from one thread, the computing one.
 class Comm {
@@ -78,6 +78,10 @@ class Comm {
   void Receive(int peer, int tag, void* data, size_t max_bytes, Ticket& ticket);
   /// Records every later send and receive of a labelled ticket, from its start to its end.
   void SetTrace(Trace* trace) { trace_ = trace; }
+
+  /// Ends the communication thread: nothing is moved from here on. For a worker that fails, before
+  /// the memory that messages are received into goes away; Wait does so itself when it gives up.
+  void Stop();
 
   /// Runs task.Done(0) on the communication thread.
   void Run(CommOperation& task);
@@ -117,6 +121,7 @@ class Comm {
   static constexpr size_t kQueue = 1 << 14;  // commands that may wait for the communication thread
 
   void Push(const Command& command);
+  void Signal();
   bool RunCommands();
   bool PollTransport();
   void Loop();
@@ -136,6 +141,7 @@ class Comm {
   std::exception_ptr failure_;
   std::vector<Transport::Completion> completions_;
   size_t active_ = 0;
+  int64_t empty_polls_ = 0;
   std::atomic<Trace*> trace_{nullptr};
   int64_t waited_ns_ = 0;
   std::atomic<int64_t> bytes_sent_{0}, bytes_moved_{0};
@@ -145,8 +151,9 @@ class Comm {
 /// Tags of the run's messages; those of the cut's border messages follow kTagBorder.
 inline constexpr int kTagControl = 0;
 inline constexpr int kTagMetrics = 1;
-inline constexpr int kTagReduce = 2;  // two a chunk under way: parts, results
-inline constexpr int kTagCheckpoint = 12;
-inline constexpr int kTagBorder = 16;
+inline constexpr int kTagCheckpoint = 2;
+inline constexpr int kReduceChunks = 32;  ///< Of all-reduces, under way at a time.
+inline constexpr int kTagReduce = 16;     ///< Two a chunk under way: parts, results.
+inline constexpr int kTagBorder = kTagReduce + 2 * kReduceChunks;
 
 }  // namespace pd

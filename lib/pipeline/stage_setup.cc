@@ -3,9 +3,15 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "pipeline/all_reduce.h"
 #include "stage/packer.h"
 
 namespace pd {
+namespace {
+
+constexpr size_t kMinBucketBytes = 256 << 10;
+
+}  // namespace
 
 StageSetup::StageSetup(const PipelineSpec& spec, Backend& backend, int stage)
     : model_(spec.model),
@@ -23,6 +29,26 @@ StageSetup::StageSetup(const PipelineSpec& spec, Backend& backend, int stage)
     programs_.push_back(
         std::make_unique<StageProgram>(*model_, *plan, *weights_, backend, *spec.cut, stage));
   }
+  MakeBuckets(static_cast<int>(spec.cut->layers[stage].size()));
+}
+
+void StageSetup::MakeBuckets(int layers) {
+  bool open = false;
+  for (int i = layers - 1; i >= 0; --i) {
+    const WeightLayout::Range range = weights_->range(static_cast<size_t>(i));
+    if (range.begin == range.end) continue;
+    if (!open) buckets_.push_back({.begin = range.begin, .end = range.end, .first_layer = i});
+    WeightBucket& bucket = buckets_.back();
+    bucket.begin = range.begin;
+    bucket.first_layer = i;
+    open = bucket.end - bucket.begin < kMinBucketBytes;
+  }
+}
+
+size_t StageSetup::largest_sum_bytes() const {
+  size_t bytes = weights_->state_bytes();
+  for (const WeightBucket& bucket : buckets_) bytes = std::max(bytes, bucket.end - bucket.begin);
+  return bytes;
 }
 
 StageProgram& StageSetup::program(int64_t samples) const {
@@ -52,11 +78,11 @@ size_t StageSetup::MessageBytes(TensorId tensor) const {
 
 WorkerMemory StageSetup::Memory(const PipelineSpec& spec) const {
   const auto in_flight = static_cast<size_t>(spec.shape.stages[stage_].in_flight);
-  const bool replicated = spec.shape.stages[stage_].replicas > 1;
+  const auto replicas = static_cast<size_t>(spec.shape.stages[stage_].replicas);
   const size_t weights = weights_->params_bytes();
   WorkerMemory memory;
   memory.weights = in_flight * weights + weights_->state_bytes();
-  memory.gradients = weights + (replicated ? std::min(weights, size_t{4} << 20) : 0);
+  memory.gradients = weights + AllReducer::StagingBytes(replicas, largest_sum_bytes());
   memory.optimizer = spec.momentum != 0 ? weights : 0;
   memory.activations = in_flight * arena_bytes();
   memory.scratch = scratch_bytes();

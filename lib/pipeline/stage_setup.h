@@ -26,6 +26,12 @@ struct PipelineSpec {
   int metrics_rank = 0;  ///< Rank that is told the loss of each minibatch.
 };
 
+/// Consecutive layers of a stage whose gradients are reduced and applied together.
+struct WeightBucket {
+  size_t begin = 0, end = 0;  ///< Bytes in the weight block.
+  int first_layer = 0;        ///< In the stage: the bucket is complete when its gradient is.
+};
+
 /// Bytes that one worker takes before the first minibatch.
 struct WorkerMemory {
   size_t weights = 0;      ///< All versions, and running statistics.
@@ -54,18 +60,25 @@ class StageSetup {
   const std::vector<int>& gradients_in() const { return gradients_in_; }
   const std::vector<int>& gradients_out() const { return gradients_out_; }
   const std::vector<int>& outputs() const { return outputs_; }
+  /// All weights, the last layers' first: in the order in which their gradients come.
+  const std::vector<WeightBucket>& buckets() const { return buckets_; }
+  /// The most that replicas sum at once: a bucket, or the running statistics.
+  size_t largest_sum_bytes() const;
   /// Bytes of one message with its header, at the full size.
   size_t MessageBytes(TensorId tensor) const;
 
   WorkerMemory Memory(const PipelineSpec& spec) const;
 
  private:
+  void MakeBuckets(int layers);
+
   const Model* model_;
   int stage_;
   std::vector<std::unique_ptr<ModelPlan>> plans_;
   std::unique_ptr<WeightLayout> weights_;
   std::vector<std::unique_ptr<StageProgram>> programs_;
   std::vector<int> gradients_in_, gradients_out_, outputs_;
+  std::vector<WeightBucket> buckets_;
 };
 
 /// Inputs are received this many minibatches ahead of those in flight; gradients, and gradients to

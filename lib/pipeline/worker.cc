@@ -13,7 +13,6 @@
 namespace pd {
 namespace {
 
-constexpr size_t kMinBucketBytes = 256 << 10;
 constexpr int64_t kMetricsAhead = 64;
 
 }  // namespace
@@ -59,9 +58,8 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
   }
   MakeBuckets();
   if (replicas_ > 1) {
-    size_t largest = state_.bytes();
-    for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.end - bucket.begin);
-    reducer_ = std::make_unique<AllReducer>(comm, backend, spec.ranks[stage], replica, largest);
+    reducer_ = std::make_unique<AllReducer>(comm, backend, spec.ranks[stage], replica,
+                                            setup_.largest_sum_bytes());
     state_job_.data = state_.data();
     state_job_.bytes = weights.state_bytes();
     state_job_.weights.assign(static_cast<size_t>(replicas_), 1.0F / static_cast<float>(replicas_));
@@ -85,28 +83,15 @@ Worker::Slot Worker::MakeSlot(const std::vector<TensorId>& tensors) {
 }
 
 void Worker::MakeBuckets() {
-  const int count = static_cast<int>(spec_.cut->layers[stage_].size());
-  bucket_ending_at_.assign(static_cast<size_t>(count), -1);
-  bool open = false;
-  for (int i = count - 1; i >= 0; --i) {
-    const WeightLayout::Range range = setup_.weights().range(static_cast<size_t>(i));
-    if (range.begin == range.end) continue;
-    if (!open) {
-      buckets_.emplace_back();
-      buckets_.back().end = range.end;
-      open = true;
-    }
-    Bucket& bucket = buckets_.back();
-    bucket.begin = range.begin;
-    bucket.first_layer = i;
-    open = bucket.end - bucket.begin < kMinBucketBytes;
-  }
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    Bucket& bucket = buckets_[i];
+  const std::vector<WeightBucket>& buckets = setup_.buckets();
+  bucket_ending_at_.assign(spec_.cut->layers[stage_].size(), -1);
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const WeightBucket& bucket = buckets[i];
     bucket_ending_at_[static_cast<size_t>(bucket.first_layer)] = static_cast<int>(i);
-    bucket.job.data = gradients_.data() + bucket.begin;
-    bucket.job.bytes = bucket.end - bucket.begin;
-    bucket.job.weights.assign(static_cast<size_t>(replicas_), 0);
+    ReduceJob& job = jobs_.emplace_back();
+    job.data = gradients_.data() + bucket.begin;
+    job.bytes = bucket.end - bucket.begin;
+    job.weights.assign(static_cast<size_t>(replicas_), 0);
   }
 }
 
@@ -338,7 +323,7 @@ void Worker::SetRoundWeights(int64_t first) {
     samples += SamplesIn(b);
   for (int64_t r = 0; r < replicas_; ++r) {
     const float weight = RoundWeight(first + r < minibatches_ ? SamplesIn(first + r) : 0, samples);
-    for (Bucket& bucket : buckets_) bucket.job.weights[static_cast<size_t>(r)] = weight;
+    for (ReduceJob& job : jobs_) job.weights[static_cast<size_t>(r)] = weight;
   }
 }
 
@@ -359,7 +344,7 @@ void Worker::GradientReady(int index) {
 
 void Worker::WeightGradientReady(int i) {
   const int bucket = bucket_ending_at_[static_cast<size_t>(i)];
-  if (bucket >= 0 && replicas_ > 1) reducer_->Start(buckets_[static_cast<size_t>(bucket)].job);
+  if (bucket >= 0 && replicas_ > 1) reducer_->Start(jobs_[static_cast<size_t>(bucket)]);
 }
 
 void Worker::Update(int64_t first, int64_t version) {
@@ -367,13 +352,14 @@ void Worker::Update(int64_t first, int64_t version) {
   if (!took_part) {
     // The round has no minibatch for this replica: it only receives the others' sum.
     SetRoundWeights(first);
-    for (Bucket& bucket : buckets_) reducer_->Start(bucket.job);
+    for (ReduceJob& job : jobs_) reducer_->Start(job);
   }
   const double lr = segment_.lr(first);
   const std::byte* from = versions_.At(version - 1);
   std::byte* to = versions_.At(version);
-  for (Bucket& bucket : buckets_) {
-    if (replicas_ > 1) comm_.Wait(bucket.job.done, {"all-reduce the round", RunNumber(first), -1});
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    const WeightBucket& bucket = setup_.buckets()[i];
+    if (replicas_ > 1) comm_.Wait(jobs_[i].done, {"all-reduce the round", RunNumber(first), -1});
     backend_.Sgd({.w = from + bucket.begin,
                   .g = gradients_.data() + bucket.begin,
                   .m = momentum_.data() == nullptr ? nullptr : momentum_.data() + bucket.begin,

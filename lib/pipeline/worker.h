@@ -65,13 +65,6 @@ class Worker final : private StageObserver {
     std::vector<std::byte*> payloads;
     std::unique_ptr<Ticket[]> tickets;
   };
-  // Consecutive layers whose gradients are reduced and applied together.
-  struct Bucket {
-    size_t begin = 0, end = 0;  // bytes in the weight block
-    int first_layer = 0;        // in the stage: complete when its gradient is
-    ReduceJob job;
-  };
-
   void OutputReady(int output) override;
   void GradientReady(int index) override;
   void WeightGradientReady(int i) override;
@@ -109,7 +102,7 @@ class Worker final : private StageObserver {
   std::vector<Slot> inputs_, gradients_in_, gradients_out_;
   std::vector<int> input_tags_;  // of the message that brings each input, or -1: from the loader
   std::unique_ptr<Ticket[]> output_tickets_;  // an arena's messages side by side
-  std::deque<Bucket> buckets_;                // the last layers first
+  std::deque<ReduceJob> jobs_;                // one a bucket
   std::vector<int> bucket_ending_at_;         // bucket whose first layer this is, or -1
   std::unique_ptr<AllReducer> reducer_;
   ReduceJob state_job_;

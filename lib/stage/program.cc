@@ -221,7 +221,13 @@ void StageProgram::PlanContributions(TensorId tensor, const Cut& cut) {
     Step& step = steps_[LocalStep(c.consumer)];
     step.folds.insert(step.folds.end(), waiting.begin(), waiting.end());
     waiting.clear();
-    step.targets[c.input] = {.accumulator = accumulator, .first = first, .temporary = {}};
+    Target target{.accumulator = accumulator, .first = first, .temporary = {}};
+    for (size_t j = step.targets.size(); j-- > static_cast<size_t>(c.input) + 1;) {
+      const Target& later = step.targets[j];
+      if (later.accumulator == accumulator && !later.first && later.into < 0)
+        target.into = static_cast<int>(j);
+    }
+    step.targets[c.input] = target;
     last_step = LocalStep(c.consumer);
     const bool last_of_message = sent >= 0 && (&c == &contributions.back() || (&c)[1].sent != sent);
     if (last_of_message) steps_[last_step].completed.push_back(accumulator);
@@ -378,19 +384,30 @@ void StageProgram::Backward(const StageMemory& memory, StageObserver& observer) 
                                         : At(target.temporary, memory);
       }
       step.op->BackwardData(args);
-      // The last input first, as the order of contributions is.
-      for (size_t j = step.targets.size(); j-- > 0;) {
-        const Target& target = step.targets[j];
-        if (target.accumulator < 0 || target.first) continue;
-        const Accumulator& sum = accumulators_[target.accumulator];
-        backend_->Accumulate(At(sum.place, memory), At(target.temporary, memory),
-                             plan_->layout(sum.tensor).stored());
-      }
+      AddTargets(step, memory);
       for (const int a : step.completed) Complete(accumulators_[a], memory, observer);
     }
     if (!step.params.empty()) step.op->BackwardWeights(args);
     observer.LayerEnds(step.layer);
     if (!step.params.empty()) observer.WeightGradientReady(static_cast<int>(i));
+  }
+}
+
+// The last input first, as the order of contributions is. A layer that reads a tensor more than
+// once gives one gradient for it, the sum over these inputs: so it does as the sender of a message,
+// too.
+void StageProgram::AddTargets(const Step& step, const StageMemory& memory) {
+  for (size_t j = step.targets.size(); j-- > 0;) {
+    const Target& target = step.targets[j];
+    if (target.accumulator < 0 || target.first || target.into >= 0) continue;
+    const Accumulator& sum = accumulators_[target.accumulator];
+    const size_t count = plan_->layout(sum.tensor).stored();
+    for (size_t i = j; i-- > 0;) {
+      if (step.targets[i].into != static_cast<int>(j)) continue;
+      backend_->Accumulate(At(target.temporary, memory), At(step.targets[i].temporary, memory),
+                           count);
+    }
+    backend_->Accumulate(At(sum.place, memory), At(target.temporary, memory), count);
   }
 }
 

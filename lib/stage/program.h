@@ -102,6 +102,7 @@ class StageProgram {
     int accumulator = -1;
     bool first = false;
     Place temporary;  // when not first
+    int into = -1;    // a later input of the step that reads the same tensor and is added first
   };
   struct Step {
     int layer = 0;
@@ -132,6 +133,7 @@ class StageProgram {
   int LocalStep(int layer) const { return layer < 0 ? -1 : local_step_[layer]; }
   OpArgs Bind(Step& step, const StageMemory& memory) const;
   std::byte* At(const Place& place, const StageMemory& memory) const;
+  void AddTargets(const Step& step, const StageMemory& memory);
   void FoldMessage(const Fold& fold, const StageMemory& memory);
   void Complete(const Accumulator& accumulator, const StageMemory& memory, StageObserver& observer);
 

@@ -1,7 +1,9 @@
 #include "train/checkpoint.h"
 
+#include <unistd.h>
 #include <zlib.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -25,6 +27,12 @@ CheckpointWriter::CheckpointWriter(std::string directory, const Plan& plan, Comm
       momentum_(momentum) {
   for (const StagePlan& stage : plan.stages) leaders_.push_back(stage.workers.at(0));
   if (worker_ != nullptr) PlanFile();
+  if (worker_ != nullptr || comm_.rank() == 0) {
+    std::error_code error;
+    std::filesystem::create_directories(directory_, error);
+    if (!error && ::access(directory_.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
+    if (error) Throw(ErrorCode::kIo, "--checkpoint: {}: {}", directory_, error.message());
+  }
   if (comm_.rank() == 0) {
     reports_.resize(leaders_.size());
     tickets_ = std::make_unique<Ticket[]>(leaders_.size());
@@ -106,7 +114,7 @@ void CheckpointWriter::WriteStageFile() {
 void CheckpointWriter::Poll() {
   if (!open_) return;
   if (!reported_ && written_) {
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     comm_.Send(0, kTagCheckpoint, &report_, sizeof report_, report_ticket_);
     reported_ = true;
     if (comm_.rank() != 0) open_ = false;
@@ -120,9 +128,9 @@ void CheckpointWriter::Poll() {
 }
 
 void CheckpointWriter::Finish() {
-  if (!open_) return;
   if (thread_.joinable()) thread_.join();
   Poll();
+  // Also of a report sent earlier: its memory is about to be used again, or to go away.
   comm_.Wait(report_ticket_, {.action = "report a checkpoint", .peer = 0});
   if (comm_.rank() == 0) {
     for (size_t s = 0; s < leaders_.size() && open_; ++s) {
@@ -139,6 +147,7 @@ void CheckpointWriter::WriteManifest() {
   for (const Report& report : reports_) {
     if (report.ok == 0) {
       Warn("no checkpoint of epoch {}: stage {}: {}", info_.epoch, report.stage, report.text);
+      ++lost_;
       return;
     }
     files.push_back({{"name", StageFile(static_cast<size_t>(report.stage))},
@@ -157,6 +166,7 @@ void CheckpointWriter::WriteManifest() {
     WriteFile(Directory() + "/manifest.json", WriteJson(manifest));
   } catch (const std::exception& e) {
     Warn("no checkpoint of epoch {}: {}", info_.epoch, e.what());
+    ++lost_;
   }
 }
 

@@ -28,7 +28,8 @@ struct CheckpointInfo {
 /// that checkpoint gets no manifest.
 class CheckpointWriter {
  public:
-  /// `worker` is null on an idle rank. Every rank of the run has one.
+  /// `worker` is null on an idle rank. Every rank of the run has one. Throws kIo where `directory`
+  /// is none that this rank could write to.
   CheckpointWriter(std::string directory, const Plan& plan, Comm& comm, const Worker* worker,
                    bool momentum);
   ~CheckpointWriter();
@@ -41,6 +42,8 @@ class CheckpointWriter {
   void Poll();
   /// Waits until the checkpoint under way is complete.
   void Finish();
+  /// Rank 0: checkpoints that could not be written.
+  int64_t lost() const { return lost_; }
 
  private:
   struct Report {
@@ -66,6 +69,7 @@ class CheckpointWriter {
   std::vector<int> leaders_;  // rank of each stage's first replica
   CheckpointInfo info_;
   bool open_ = false;
+  int64_t lost_ = 0;
 
   std::vector<Piece> pieces_;
   std::vector<std::byte> file_;  // header and data, ready to write

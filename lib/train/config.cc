@@ -1,7 +1,8 @@
 #include "train/config.h"
 
-#include <cmath>
-#include <limits>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <variant>
 #include <vector>
@@ -20,6 +21,7 @@ struct Field {
   std::string_view key;
   Member member;
   double min = 0, max = 0;
+  std::vector<std::string_view> words = {};  // All that a text may be; empty: anything.
 };
 
 constexpr double kMany = 1e15;
@@ -34,7 +36,7 @@ const std::vector<Field>& Fields() {
       {"lr", &TrainConfig::lr, 0, 1e6},
       {"momentum", &TrainConfig::momentum, 0, 1},
       {"weight_decay", &TrainConfig::weight_decay, 0, 1e3},
-      {"lr_scaling", &TrainConfig::lr_scaling},
+      {"lr_scaling", &TrainConfig::lr_scaling, 0, 0, {"none", "linear"}},
       {"schedule", &TrainConfig::schedule},
       {"device", &TrainConfig::device},
       {"threads", &TrainConfig::threads, 1, 4096},
@@ -43,11 +45,20 @@ const std::vector<Field>& Fields() {
       {"log_every", &TrainConfig::log_every, 1, kMany},
       {"trace", &TrainConfig::trace},
       {"checkpoint", &TrainConfig::checkpoint},
-      {"progress", &TrainConfig::progress},
+      {"progress", &TrainConfig::progress, 0, 0, {"auto", "always", "never"}},
       {"stall_timeout", &TrainConfig::stall_timeout, 0.1, 1e7},
       {"check", &TrainConfig::check},
   };
   return fields;
+}
+
+bool Fits(const Field& field, std::string_view text) {
+  return field.words.empty() ||
+         std::find(field.words.begin(), field.words.end(), text) != field.words.end();
+}
+
+std::string Expected(const Field& field) {
+  return fmt::format("one of {}", fmt::join(field.words, ", "));
 }
 
 }  // namespace
@@ -67,6 +78,7 @@ void TrainConfig::Merge(const JsonView& json) {
       this->*(*d) = view->Number(field.min, field.max);
     } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
       this->*(*s) = view->String();
+      if (!Fits(field, this->*(*s))) view->Fail(Expected(field));
     } else {
       this->*std::get<bool TrainConfig::*>(field.member) = view->Bool();
     }
@@ -83,6 +95,7 @@ void TrainConfig::Set(std::string_view key, std::string_view text, std::string_v
       this->*(*d) = ParseNumber(text, flag, field.min, field.max);
     } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
       PD_REQUIRE(!text.empty(), "{}: expected a text, found nothing", flag);
+      PD_REQUIRE(Fits(field, text), "{}: expected {}, found \"{}\"", flag, Expected(field), text);
       this->*(*s) = text;
     } else {
       this->*std::get<bool TrainConfig::*>(field.member) = true;
@@ -93,18 +106,6 @@ void TrainConfig::Set(std::string_view key, std::string_view text, std::string_v
 }
 
 void TrainConfig::Validate() const {
-  const auto one_of = [](std::string_view what, std::string_view value,
-                         const std::vector<std::string_view>& allowed) {
-    for (const std::string_view a : allowed) {
-      if (a == value) return;
-    }
-    std::string list;
-    for (const std::string_view a : allowed)
-      list += fmt::format("{}{}", list.empty() ? "" : ", ", a);
-    Throw(ErrorCode::kInvalidInput, "{}: expected one of {}, found \"{}\"", what, list, value);
-  };
-  one_of("--progress", progress, {"auto", "always", "never"});
-  one_of("lr_scaling", lr_scaling, {"none", "linear"});
   PD_REQUIRE(check || !data.empty(),
              "--data: expected a directory or \"synthetic\", found nothing");
 }

@@ -25,6 +25,7 @@ std::string RankInfo::Pack() const {
                {"libraries", libraries},
                {"threads", threads},
                {"cores", cores},
+               {"host_cores", host_cores},
                {"in_flight", in_flight},
                {"memory", memory_bytes}})
       .dump();
@@ -41,6 +42,7 @@ RankInfo RankInfo::Unpack(const std::string& text) {
   info.libraries = j["libraries"];
   info.threads = j["threads"];
   info.cores = j["cores"];
+  info.host_cores = j["host_cores"];
   info.in_flight = j["in_flight"];
   info.memory_bytes = j["memory"];
   return info;
@@ -80,6 +82,8 @@ int UsableCores() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+int HostCores() { return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)); }
+
 int64_t PeakMemoryBytes() {
   std::ifstream status("/proc/self/status");
   std::string line;
@@ -109,6 +113,7 @@ std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks) {
                         FormatBytes(static_cast<double>(r.memory_bytes)), r.threads, r.cores,
                         r.device, LayerSpan(plan.stages[static_cast<size_t>(r.stage)]));
   }
+  text.pop_back();
   return text;
 }
 
@@ -125,20 +130,38 @@ std::string EndTable(const std::vector<RankTotals>& ranks, double minibatch_ms,
   }
   text += fmt::format("minibatch: {:.2f} ms measured", minibatch_ms);
   if (predicted_ms > 0) text += fmt::format(", {:.2f} ms predicted", predicted_ms);
-  return text + "\n";
+  return text;
 }
 
 std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks) {
   std::vector<std::string> warnings;
-  std::map<std::string, int> wanted;  // threads that a host's ranks want
+  struct Host {
+    int threads = 0, cores = 1, ranks = 0;
+  };
+  std::map<std::string, Host> hosts;
   for (const RankInfo& r : ranks) {
     if (r.stage < 0) continue;
-    wanted[r.host] += r.threads;
+    Host& host = hosts[r.host];
+    host.threads += r.threads;
+    host.cores = r.host_cores;
+    ++host.ranks;
     if (r.threads > r.cores) {
       warnings.push_back(fmt::format(
           "rank {} on {}: {} threads but {} usable core{}: mpirun --bind-to none, or fewer "
           "--threads",
           r.rank, r.host, r.threads, r.cores, r.cores == 1 ? "" : "s"));
+    }
+  }
+  for (const auto& [name, host] : hosts) {
+    if (host.threads > host.cores) {
+      warnings.push_back(fmt::format("{} threads of {} ranks share the {} core{} of {}",
+                                     host.threads, host.ranks, host.cores,
+                                     host.cores == 1 ? "" : "s", name));
+    } else if (host.cores / host.ranks > host.threads / host.ranks) {
+      warnings.push_back(
+          fmt::format("{} of the {} cores of {} idle: mpirun --bind-to none and "
+                      "--threads {} would use them",
+                      host.cores - host.threads, host.cores, name, host.cores / host.ranks));
     }
   }
   return warnings;

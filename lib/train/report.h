@@ -14,7 +14,8 @@ namespace pd {
 struct RankInfo {
   int rank = 0, stage = -1, replica = 0;
   std::string host, device, libraries;
-  int threads = 1, cores = 1;  ///< Cores that the process may use.
+  int threads = 1;
+  int cores = 1, host_cores = 1;  ///< That the process may use; that the host has.
   int in_flight = 0;
   int64_t memory_bytes = 0;
 
@@ -33,16 +34,18 @@ struct RankTotals {
   static RankTotals Unpack(const std::string& text);
 };
 
-/// Cores that this process may run on.
+/// Cores that this process may run on, and cores of the host.
 int UsableCores();
+int HostCores();
 /// High-water mark of this process's resident memory.
 int64_t PeakMemoryBytes();
 
-/// Tables for people, as text with final newlines.
+/// Tables for people, without a final newline.
 std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks);
 std::string EndTable(const std::vector<RankTotals>& ranks, double minibatch_ms,
                      double predicted_ms);
-/// Warnings about threads and cores of the ranks, one a line; empty when all is well.
+/// What to say of threads and cores: more threads than cores, of a rank or a host, which slows
+/// training down, and cores that idle. Empty when each core has one thread.
 std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks);
 
 /// "conv1 … pool2 (6)"

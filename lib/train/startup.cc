@@ -1,6 +1,7 @@
 #include "train/startup.h"
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -100,6 +101,8 @@ std::vector<std::string> Together(Comm& comm, const std::function<std::string()>
     mine = fmt::format("={}", work());
   } catch (const Error& e) {
     mine = fmt::format("{}{}", static_cast<int>(e.code()), e.what());
+  } catch (const std::bad_alloc&) {
+    mine = fmt::format("{}out of memory", static_cast<int>(ErrorCode::kDevice));
   }
   std::vector<std::string> all = comm.GatherAll(mine);
   for (size_t r = 0; r < all.size(); ++r) {

@@ -104,7 +104,7 @@ std::string TraceFile::Pack(Trace& compute, Trace& messages, int64_t offset_ns) 
   return bytes;
 }
 
-void TraceFile::Append(const std::vector<std::string>& gathered) {
+void TraceFile::Append(const std::vector<std::string>& gathered, std::string_view prefix) {
   std::string text;
   for (size_t r = 0; r < gathered.size(); ++r) {
     for (size_t at = 0; at + sizeof(PackedSlice) <= gathered[r].size(); at += sizeof(PackedSlice)) {
@@ -112,10 +112,10 @@ void TraceFile::Append(const std::vector<std::string>& gathered) {
       std::memcpy(&packed, gathered[r].data() + at, sizeof packed);
       const TraceSlice& s = packed.slice;
       text += fmt::format(
-          "{}{{\"ph\":\"X\",\"name\":\"{} "
-          "{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
-          first_ ? "" : ",\n", NameOf(s.kind), s.minibatch + 1, NameOf(s.kind), r, packed.track,
-          static_cast<double>(s.begin_ns) * 1e-3,
+          "{}{{\"ph\":\"X\",\"name\":\"{}{} "
+          "{}\",\"cat\":\"{}{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
+          first_ ? "" : ",\n", prefix, NameOf(s.kind), s.minibatch + 1, prefix, NameOf(s.kind), r,
+          packed.track, static_cast<double>(s.begin_ns) * 1e-3,
           static_cast<double>(s.end_ns - s.begin_ns) * 1e-3);
       first_ = false;
     }

@@ -21,7 +21,8 @@ class TraceFile {
   TraceFile(std::string path, const std::vector<std::string>& roles);
 
   /// Appends what all ranks recorded since the last call; `gathered` holds Pack of each rank.
-  void Append(const std::vector<std::string>& gathered);
+  /// `prefix` stands before each slice's name: "evaluation forward 3".
+  void Append(const std::vector<std::string>& gathered, std::string_view prefix);
   /// Closes the list. Throws kIo.
   void Close();
 

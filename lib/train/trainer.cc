@@ -50,6 +50,27 @@ Cut CutOf(const Agreement& agreement) {
   return MakeCut(*agreement.model, stages);
 }
 
+// Says where the plan's costs are not of this model at this batch size: then its cut and its
+// predictions are of another run.
+std::vector<std::string> CostWarnings(const Agreement& agreement) {
+  const Model& model = *agreement.model;
+  const Plan& plan = agreement.plan;
+  for (size_t l = 0; l < plan.layers.size(); ++l) {
+    const Model::Node& node = model.layers()[l];
+    if (node.layer->is_loss()) continue;
+    const auto expected = static_cast<int64_t>(
+        model.spec(model.OutputOf(static_cast<int>(l))).Bytes(plan.batch_size));
+    const int64_t found = plan.layers[l].activation_bytes;
+    if (found == expected) continue;
+    return {
+        fmt::format("the plan's costs are of another batch size: layer \"{}\": activation_bytes: "
+                    "expected {} at "
+                    "batch_size {}, found {}",
+                    plan.layers[l].name, expected, plan.batch_size, found)};
+  }
+  return {};
+}
+
 // The data set of a run as every rank needs to know it.
 struct DataInfo {
   int64_t train = 0, test = 0;
@@ -68,12 +89,17 @@ class Run {
         progress_(config_.progress) {}
 
   int Execute() {
-    CheckWorld();
-    OpenTheData();
-    TakeMemory();
-    Announce();
-    for (epoch_ = 0; epoch_ < config_.epochs && !reached_; ++epoch_) TrainEpoch();
-    return Finish();
+    try {
+      CheckWorld();
+      OpenTheData();
+      TakeMemory();
+      Announce();
+      for (epoch_ = 0; epoch_ < config_.epochs && !reached_; ++epoch_) TrainEpoch();
+      return Finish();
+    } catch (...) {
+      comm_.Stop();  // before the memory that messages arrive in goes away
+      throw;
+    }
   }
 
  private:
@@ -89,6 +115,7 @@ class Run {
   void TrainEpoch();
   void TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& order);
   void Evaluate(int64_t minibatch);
+  void AppendTrace(std::string_view prefix);
   void BetweenActions();
   void TakeMetrics(const MinibatchMetrics& metrics);
   void LogTrain();
@@ -183,6 +210,7 @@ void Run::TakeMemory() {
   const std::vector<std::string> all = Together(comm_, [&] {
     if (!role_) return info.Pack();
     info.cores = UsableCores();
+    info.host_cores = HostCores();
     backend_ = MakeBackend(config_.device, static_cast<int>(config_.threads));
     worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
     if (role_->first == 0) {
@@ -211,10 +239,6 @@ void Run::Announce() {
   for (int l = 0; l < spec_.model->num_layers(); ++l) {
     if (spec_.model->layers()[l].layer->is_loss()) loss_stage = cut_.stage_of[l];
   }
-  if (!config_.checkpoint.empty()) {
-    checkpoints_ = std::make_unique<CheckpointWriter>(config_.checkpoint, agreement_.plan, comm_,
-                                                      worker_.get(), config_.momentum != 0);
-  }
   if (!config_.trace.empty()) {
     clock_offset_ns_ = ClockOffsetNs(comm_);
     compute_trace_ = Trace(kTraceSlices);
@@ -223,6 +247,10 @@ void Run::Announce() {
     comm_.SetTrace(&message_trace_);
   }
   Together(comm_, [&] {
+    if (!config_.checkpoint.empty()) {
+      checkpoints_ = std::make_unique<CheckpointWriter>(config_.checkpoint, agreement_.plan, comm_,
+                                                        worker_.get(), config_.momentum != 0);
+    }
     if (!IsRoot()) return std::string();
     writer_ = std::make_unique<MetricsWriter>(config_.metrics);
     if (!config_.trace.empty()) {
@@ -261,6 +289,7 @@ void Run::Announce() {
         config_.lr * (config_.lr_scaling == "linear" ? replicas : 1));
   }
   for (const std::string& warning : ThreadWarnings(ranks_)) Warn("{}", warning);
+  for (const std::string& warning : CostWarnings(agreement_)) Warn("{}", warning);
 }
 
 void Run::TrainEpoch() {
@@ -326,10 +355,14 @@ void Run::TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& o
   }
   comm_.Barrier();
   if (IsRoot()) train_ns_ += NowNs() - segment_start_ns_;
+  AppendTrace("");
+}
+
+void Run::AppendTrace(std::string_view prefix) {
   if (config_.trace.empty()) return;
   const std::vector<std::string> slices =
       comm_.GatherAll(TraceFile::Pack(compute_trace_, message_trace_, clock_offset_ns_));
-  if (IsRoot()) trace_file_->Append(slices);
+  if (IsRoot()) trace_file_->Append(slices, prefix);
 }
 
 void Run::BetweenActions() {
@@ -403,6 +436,7 @@ void Run::Evaluate(int64_t minibatch) {
     if (reached_) time_to_accuracy_s_ = NsToS(train_ns_);
   }
   reached_ = comm_.Broadcast(reached_ ? "1" : "0", 0) == "1";
+  AppendTrace("evaluation ");
   logged_ns_ = NowNs();
 }
 
@@ -416,6 +450,10 @@ RankTotals Run::Totals() const {
 
 int Run::Finish() {
   if (checkpoints_) checkpoints_->Finish();
+  if (const int64_t dropped = compute_trace_.dropped() + message_trace_.dropped(); dropped > 0) {
+    Warn("the trace lacks {} slices: {} fit between two evaluations; see --eval-every", dropped,
+         kTraceSlices);
+  }
   const std::vector<std::string> packed = comm_.GatherAll(Totals().Pack());
   const int status = config_.target_accuracy > 0 && !reached_ ? 3 : 0;
   if (!IsRoot()) return status;
@@ -454,7 +492,9 @@ int Run::Finish() {
   writer_->Write(event.dump());
   progress_.Clear();
   Log("done:\n{}", EndTable(ranks, minibatch_ms, predicted_ms));
-  return status;
+  if (checkpoints_ == nullptr || checkpoints_->lost() == 0) return status;
+  Log("{} of {} checkpoints could not be written", checkpoints_->lost(), epoch_);
+  return status != 0 ? status : 1;
 }
 
 }  // namespace
@@ -480,6 +520,7 @@ void CheckPlan(const TrainArguments& arguments) {
       info.device = std::string(backend->kind());
       info.threads = backend->threads();
       info.cores = UsableCores();
+      info.host_cores = HostCores();
       info.in_flight = spec.shape.stages[static_cast<size_t>(role->first)].in_flight;
       info.memory_bytes =
           static_cast<int64_t>(StageSetup(spec, *backend, role->first).Memory(spec).total());
@@ -488,6 +529,7 @@ void CheckPlan(const TrainArguments& arguments) {
   }
   Log("{}: the plan is valid; run it with mpirun -np {}\n{}", arguments.plan,
       agreement.plan.world_size(), StartTable(agreement.plan, ranks));
+  for (const std::string& warning : CostWarnings(agreement)) Warn("{}", warning);
 }
 
 }  // namespace pd

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "pipeline/pipelined.h"
 #include "support/catch.h"
 
@@ -7,14 +5,7 @@ namespace pd {
 namespace {
 
 void CheckEqual(const TrainingResult& got, const TrainingResult& wanted) {
-  REQUIRE(got.size() == wanted.size());
-  for (const auto& [name, values] : wanted) {
-    INFO(name);
-    const auto at = got.find(name);
-    REQUIRE(at != got.end());
-    REQUIRE(at->second.size() == values.size());
-    CHECK(std::memcmp(at->second.data(), values.data(), values.size() * sizeof(float)) == 0);
-  }
+  CHECK(Difference(got, wanted) == "");
 }
 
 TEST_CASE("pipelined training on threads equals the serial run of the same rule, bit for bit") {
@@ -52,6 +43,19 @@ TEST_CASE("fewer minibatches than stages end, and are trained") {
       INFO(named.name << " " << samples);
       CheckEqual(TrainOnThreads(named.c, data), TrainSerially(named.c, data));
     }
+  }
+}
+
+TEST_CASE("training goes on after evaluations of 1, 7 and 50 samples as the serial run does") {
+  const std::string backend = GENERATE("ref", "cpu");
+  const RandomData data = OracleData();
+  for (NamedCase named : OracleCases(backend)) {
+    named.c.segments = {44, 43, 48, 20};
+    named.c.evaluations = {1, 7, 50, 8};
+    INFO(backend << " " << named.name);
+    const TrainingResult wanted = TrainSerially(named.c, data);
+    CHECK(wanted.at("evaluation").size() == 2 * (1 + 2 + 13 + 2));
+    CheckEqual(TrainOnThreads(named.c, data), wanted);
   }
 }
 

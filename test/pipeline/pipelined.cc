@@ -1,15 +1,12 @@
 #include "pipeline/pipelined.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <thread>
 
 #include "base/error.h"
 #include "base/random.h"
-#include "data/loader.h"
-#include "pipeline/worker.h"
-#include "train/metrics.h"
-#include "transport/loopback/loopback.h"
+#include "pipeline/session.h"
 
 namespace pd {
 namespace {
@@ -45,129 +42,56 @@ void Merge(const std::string& text, TrainingResult& result) {
   }
 }
 
-// The first samples of a data set.
-class Front final : public Dataset {
- public:
-  Front(const Dataset& whole, int64_t size) : whole_(whole), size_(size) {}
-  int64_t size() const override { return size_; }
-  const std::vector<TensorSpec>& fields() const override { return whole_.fields(); }
-  int64_t classes() const override { return whole_.classes(); }
-  void Read(int64_t index, int field, uint64_t epoch, void* out) const override {
-    whole_.Read(index, field, epoch, out);
-  }
-
- private:
-  const Dataset& whole_;
-  int64_t size_;
-};
-
-std::string Dump(const Worker& worker, bool momentum) {
-  std::string text;
-  const WeightLayout& weights = worker.setup().weights();
-  const auto dump = [&](Worker::Kind kind, const std::vector<WeightLayout::Entry>& entries,
-                        const std::string& suffix) {
-    for (size_t i = 0; i < entries.size(); ++i) {
-      std::vector<float> dense(static_cast<size_t>(Elements(entries[i].spec->shape)));
-      worker.Export(kind, i, dense.data());
-      Append(text, entries[i].name + suffix, dense);
-    }
-  };
-  dump(Worker::Kind::kParameters, weights.params(), "");
-  dump(Worker::Kind::kState, weights.state(), "");
-  if (momentum) dump(Worker::Kind::kMomentum, weights.params(), ".momentum");
-  return text;
-}
-
 }  // namespace
 
 TrainingResult TrainPipelined(const TrainingCase& c, const Dataset& data, Transport& transport) {
-  const Model model = Model::Parse(JsonView::Parse(c.model, "model"));
-  const Cut cut = c.stages.empty() ? MakeWholeCut(model) : MakeCut(model, c.stages);
-  PipelineSpec spec;
-  spec.model = &model;
-  spec.cut = &cut;
-  spec.shape = ShapeOf(c);
-  spec.batch_size = c.batch_size;
-  spec.seed = c.seed;
-  spec.momentum = c.momentum;
-  spec.weight_decay = c.weight_decay;
-  for (const int64_t samples : c.segments) {
-    if (samples % c.batch_size != 0) spec.short_batches.push_back(samples % c.batch_size);
-  }
-  int rank = 0;
-  int stage = -1, replica = -1;
-  for (size_t s = 0; s < spec.shape.stages.size(); ++s) {
-    spec.ranks.emplace_back();
-    for (int r = 0; r < spec.shape.stages[s].replicas; ++r, ++rank) {
-      spec.ranks.back().push_back(rank);
-      if (rank == transport.rank()) {
-        stage = static_cast<int>(s);
-        replica = r;
-      }
-    }
-  }
-  PD_CHECK(rank == transport.size(), "{} ranks for a plan of {}", transport.size(), rank);
-
-  Comm comm(transport, {.report_s = 20, .fail_s = 60});
-  const std::unique_ptr<Backend> backend = MakeBackend(c.backend, 1);
-  Worker worker(spec, *backend, comm, stage, replica);
-  const int loss_stage = cut.stage_of[model.num_layers() - 1];
-  MetricsCollector collector(spec, comm, loss_stage);
-  std::vector<float> losses;
-  int64_t number = 0;
+  Session session(c, transport);
+  std::vector<float> losses, evaluations;
   for (size_t i = 0; i < c.segments.size(); ++i) {
-    const int64_t samples = c.segments[i];
-    const int64_t count = (samples + c.batch_size - 1) / c.batch_size;
-    Segment segment;
-    segment.samples = samples;
-    segment.first_number = number;
-    segment.lr = [&](int64_t b) { return RateOf(c, b); };
-    std::vector<int64_t> order(static_cast<size_t>(samples));
-    std::iota(order.begin(), order.end(), int64_t{0});
-    const Front front(data, samples);
-    Loader loader(front, c.batch_size, 2);
-    if (stage == 0) {
-      loader.Start(order, 0, replica, spec.shape.stages[0].replicas, count);
-      segment.loader = &loader;
+    for (const MinibatchMetrics& m : session.Train(data, c.segments[i]))
+      losses.push_back(static_cast<float>(m.loss_sum / static_cast<double>(m.samples)));
+    if (i >= c.evaluations.size()) continue;
+    for (const MinibatchMetrics& m : session.Evaluate(data, c.evaluations[i])) {
+      evaluations.push_back(static_cast<float>(m.loss_sum / static_cast<double>(m.samples)));
+      evaluations.push_back(static_cast<float>(m.correct));
     }
-    if (transport.rank() == 0) collector.Begin(static_cast<int64_t>(i) + 1, count);
-    worker.Run(segment);
-    number += count;
-    while (transport.rank() == 0) {
-      const MinibatchMetrics* metrics = collector.Wait();
-      if (metrics == nullptr) break;
-      losses.push_back(
-          static_cast<float>(metrics->loss_sum / static_cast<double>(metrics->samples)));
-    }
-    comm.Barrier();
   }
-  std::string mine = Dump(worker, c.momentum != 0);
-  if (transport.rank() == 0) Append(mine, "loss", losses);
+  std::string mine;
+  for (const auto& [name, values] : session.Export()) Append(mine, name, values);
+  if (transport.rank() == 0) {
+    Append(mine, "loss", losses);
+    if (!c.evaluations.empty()) Append(mine, "evaluation", evaluations);
+  }
   TrainingResult result;
-  for (const std::string& text : comm.GatherAll(mine)) Merge(text, result);
+  for (const std::string& text : session.comm().GatherAll(mine)) Merge(text, result);
   return result;
 }
 
 TrainingResult TrainOnThreads(const TrainingCase& c, const Dataset& data, size_t eager_bytes) {
   const int size = std::accumulate(c.replicas.begin(), c.replicas.end(), 0);
-  LoopbackHub hub(size, eager_bytes);
-  std::vector<TrainingResult> results(static_cast<size_t>(size));
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        results[static_cast<size_t>(rank)] = TrainPipelined(c, data, hub.transport(rank));
-      } catch (...) {
-        errors[static_cast<size_t>(rank)] = std::current_exception();
-      }
-    });
+  TrainingResult result;
+  const auto rank_main = [&](Transport& transport) {
+    TrainingResult mine = TrainPipelined(c, data, transport);
+    if (transport.rank() == 0) result = std::move(mine);
+  };
+  OnThreads(size, rank_main, eager_bytes);
+  return result;
+}
+
+std::string Difference(const TrainingResult& got, const TrainingResult& wanted) {
+  if (got.size() != wanted.size())
+    return fmt::format("{} tensors, not {}", got.size(), wanted.size());
+  for (const auto& [name, values] : wanted) {
+    const auto at = got.find(name);
+    if (at == got.end()) return fmt::format("no {}", name);
+    if (at->second.size() != values.size())
+      return fmt::format("{}: {} values, not {}", name, at->second.size(), values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::memcmp(&at->second[i], &values[i], sizeof(float)) != 0)
+        return fmt::format("{}: element {} is {}, not {}", name, i, at->second[i], values[i]);
+    }
   }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error != nullptr) std::rethrow_exception(error);
-  }
-  return results[0];
+  return "";
 }
 
 RandomData::RandomData(int64_t size, Shape image, int64_t classes, uint64_t seed)
@@ -194,8 +118,9 @@ void RandomData::Read(int64_t index, int field, uint64_t /*epoch*/, void* out) c
 
 namespace {
 
-// Every kind of edge: `pool` is read by three later layers, so that its gradient comes from several
-// stages; the label crosses all of them; batch norm and dropout keep state.
+// Every kind of edge: `pool` is read by four later layers, and twice by one, so that its
+// gradient comes from several stages; the label crosses all of them; batch norm and dropout keep
+// state.
 constexpr const char* kModel = R"({"format":"pipedream.model/1","name":"oracle",
   "inputs":[{"name":"image","shape":[2,8,8]},{"name":"label","shape":[],"dtype":"i32"}],
   "layers":[
@@ -207,7 +132,7 @@ constexpr const char* kModel = R"({"format":"pipedream.model/1","name":"oracle",
     {"name":"tanh2","type":"tanh"},
     {"name":"add","type":"add","inputs":["tanh2","pool"]},
     {"name":"drop","type":"dropout","p":0.3},
-    {"name":"cat","type":"concat","inputs":["drop","pool"]},
+    {"name":"cat","type":"concat","inputs":["drop","pool","pool"]},
     {"name":"conv3","type":"conv2d","out_channels":5,"kernel":1},
     {"name":"sum3","type":"add","inputs":["conv3","pool","add"]},
     {"name":"flat","type":"flatten"},
@@ -262,6 +187,8 @@ std::vector<NamedCase> OracleCases(const std::string& backend) {
   add("2-3-1", three, {2, 3, 1});
   add("1-1 deeper", two, {1, 1}, {4, 2});
   add("2-3-1 deeper", three, {2, 3, 1}, {6, 2, 1});
+  add("1-1-1 skips", {"cat", "sum3"}, {1, 1, 1});
+  add("2-1-2 skips", {"cat", "sum3"}, {2, 1, 2});
   add("model parallel", two, {1, 1}, {1, 1});
   return cases;
 }

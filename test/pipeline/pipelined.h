@@ -14,6 +14,9 @@ TrainingResult TrainPipelined(const TrainingCase& c, const Dataset& data, Transp
 TrainingResult TrainOnThreads(const TrainingCase& c, const Dataset& data,
                               size_t eager_bytes = 4096);
 
+/// Where `got` is not `wanted`, bit for bit: the first name that differs, and how; "" when nowhere.
+std::string Difference(const TrainingResult& got, const TrainingResult& wanted);
+
 /// Images and labels in [0, classes), from a seed.
 class RandomData final : public Dataset {
  public:

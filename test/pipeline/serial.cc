@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "model/model.h"
 #include "stage/model_plan.h"
@@ -46,7 +47,10 @@ class Serial {
   }
 
   TrainingResult Run() {
-    for (const int64_t samples : case_.segments) Segment(samples);
+    for (size_t i = 0; i < case_.segments.size(); ++i) {
+      Segment(case_.segments[i]);
+      if (i < case_.evaluations.size()) Evaluate(case_.evaluations[i]);
+    }
     Dump();
     return result_;
   }
@@ -173,8 +177,15 @@ class Serial {
     }
   }
 
-  // Forward and backward of minibatch `b`; returns the gradients of all parameters.
-  ModelBlocks Step(int64_t b, int64_t samples, const ModelBlocks& weights) {
+  // On the newest weights; replicas share their running statistics after a drain.
+  void Evaluate(int64_t samples) {
+    for (int64_t b = 0; b * case_.batch_size < samples; ++b) {
+      Step(b, std::min(case_.batch_size, samples - b * case_.batch_size), newest_, false);
+    }
+  }
+
+  // Forward and, in training, backward of minibatch `b`; returns the gradients of all parameters.
+  ModelBlocks Step(int64_t b, int64_t samples, const ModelBlocks& weights, bool training = true) {
     const ModelPlan& plan = Plan(samples);
     std::vector<BlockPtr> values(model_.num_tensors()), gradients(model_.num_tensors());
     for (int i = 0; i < model_.num_inputs(); ++i) {
@@ -220,14 +231,19 @@ class Serial {
                    .saved = call.saved->data(),
                    .workspace = call.workspace->data(),
                    .correct = static_cast<float*>(call.correct->data()),
-                   .minibatch = static_cast<uint64_t>(number_ + b)};
+                   .minibatch = static_cast<uint64_t>(number_ + b),
+                   .training = training};
       plan.op(l).Forward(call.args);
       if (!node.layer->is_loss()) continue;
       const auto* losses = static_cast<const float*>(values[model_.OutputOf(l)]->data());
       double sum = 0;
       for (int64_t n = 0; n < samples; ++n) sum += static_cast<double>(losses[n]);
-      result_["loss"].push_back(static_cast<float>(sum / static_cast<double>(samples)));
+      std::vector<float>& means = result_[training ? "loss" : "evaluation"];
+      means.push_back(static_cast<float>(sum / static_cast<double>(samples)));
+      if (!training)
+        means.push_back(std::accumulate(call.args.correct, call.args.correct + samples, 0.0F));
     }
+    if (!training) return {};
     for (int l = model_.num_layers() - 1; l >= 0; --l) {
       const Model::Node& node = model_.layers()[l];
       Call& call = calls[l];
@@ -246,6 +262,11 @@ class Serial {
       // design: one gradient a consumer, the last consumer's first
       for (size_t j = dx.size(); j-- > 0;) {
         if (dx[j] == nullptr) continue;
+        for (size_t i = j; i-- > 0;) {
+          if (node.inputs[i] != node.inputs[j]) continue;
+          backend_->Accumulate(dx[j]->data(), dx[i]->data(), plan.layout(node.inputs[j]).stored());
+          dx[i] = nullptr;
+        }
         BlockPtr& sum = gradients[node.inputs[j]];
         if (sum == nullptr) {
           sum = dx[j];

@@ -21,12 +21,15 @@ struct TrainingCase {
   int64_t batch_size = 4;
   std::vector<int64_t>
       segments;  ///< Samples of each training segment, from the front of the data set.
+  std::vector<int64_t>
+      evaluations;  ///< Samples of the evaluation after each of the first segments, likewise.
   double momentum = 0.9, weight_decay = 1e-3, lr = 0.05;
   uint64_t seed = 3;
 };
 
 /// Dense parameters ("fc1.weight"), momentum ("fc1.weight.momentum") and running statistics at the
-/// end, and the mean loss of each minibatch ("loss").
+/// end, the mean loss of each minibatch ("loss"), and the mean loss and the number of right answers
+/// of each minibatch of the evaluations ("evaluation").
 using TrainingResult = std::map<std::string, std::vector<float>>;
 
 /// Shape with defaults filled in.

@@ -15,7 +15,7 @@ constexpr auto kF32 = dnnl::memory::data_type::f32;
 /// What Layout::inner points to. The reorders are made at the first use: most layouts never meet
 /// dense memory.
 struct Inner {
-  explicit Inner(MemoryDesc stored) : desc(std::move(stored)), plain(PlainDesc(desc.dims())) {}
+  explicit Inner(const MemoryDesc& stored) : desc(stored), plain(PlainDesc(desc.dims())) {}
 
   const MemoryDesc desc, plain;
   mutable std::once_flag once;

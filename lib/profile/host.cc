@@ -1,0 +1,47 @@
+#include "profile/host.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+namespace pd {
+namespace {
+
+int64_t MachineBytes() {
+  std::ifstream info("/proc/meminfo");
+  std::string key;
+  int64_t kib = 0;
+  while (info >> key) {
+    if (key == "MemAvailable:" && info >> kib) return kib * 1024;
+    std::getline(info, key);
+  }
+  return INT64_MAX;
+}
+
+// A container's limit; its file holds "max" where there is none.
+int64_t ContainerBytes() {
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  int64_t bytes = 0;
+  return limit >> bytes ? bytes : INT64_MAX;
+}
+
+}  // namespace
+
+int64_t AvailableMemoryBytes() { return std::min(MachineBytes(), ContainerBytes()); }
+
+int CoresOfThisProcess() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+int64_t ThreadCpuNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace pd

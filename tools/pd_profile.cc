@@ -1,0 +1,149 @@
+// pd-profile: model.json → profile.json.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "backend/backend.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "base/version.h"
+#include "command_line.h"
+#include "plan/layer_costs.h"
+#include "profile/host.h"
+#include "profile/report.h"
+
+namespace {
+
+constexpr const char* kExamples = R"(examples:
+  pd-profile models/mini.json -b 64 -o profile.json
+  pd-profile models/mini.json -b 64 | pd-partition - -n 2 --bandwidth 1Gbps -o plan.json
+  pd-profile models/vgg11_bn.json -b 64 --minibatches 10 --threads 2 -o profile.json
+exit status: 0 done; 1 failed while running; 2 bad input or usage)";
+
+// Of the memory that is available, what measuring may take.
+constexpr double kMemoryShare = 0.8;
+constexpr int64_t kMaxMinibatches = 1'000'000;
+constexpr int64_t kMaxThreads = 1024;
+
+struct Flags {
+  std::string model, batch = "64", minibatches = "50", warmup = "5";
+  std::string device = "auto", threads = "1", seed = "1", memory, output;
+  bool quiet = false;
+};
+
+void Declare(CLI::App& app, Flags& flags) {
+  const auto option = [&](const char* name, std::string& value, const char* type,
+                          const char* help) {
+    return app.add_option(name, value, help)->type_name(type);
+  };
+  option("MODEL", flags.model, "", "model/1 file, - for standard input")->required();
+  option("-b", flags.batch, "N", "samples of a minibatch (64)");
+  option("--minibatches", flags.minibatches, "N", "minibatches measured (50)");
+  option("--warmup", flags.warmup, "N", "minibatches before them (5)");
+  option("--device", flags.device, "NAME", "auto, cpu, ref or cuda[:i] (auto)");
+  option("--threads", flags.threads, "N", "threads; as many as a worker of pd-train has (1)");
+  option("--seed", flags.seed, "N", "seed of weights and data (1)");
+  option("--memory", flags.memory, "SIZE",
+         "above it a model is measured in pieces (80 % of what is free)");
+  option("-o", flags.output, "FILE", "the profile (standard output)");
+  app.add_flag("--quiet", flags.quiet, "only warnings on standard error");
+  app.set_version_flag("--version", [] {
+    return pd::VersionLine(
+        "pd-profile",
+        fmt::format("{}, CLI11 {}", pd::MakeBackend("auto", 1)->libraries(), CLI11_VERSION));
+  });
+  app.footer(kExamples);
+}
+
+void CheckThreads(int threads, bool quiet) {
+  const int cores = pd::CoresOfThisProcess();
+  if (threads > cores) {
+    pd::Warn("{} threads on {} usable core{}: the times will not be those of a worker", threads,
+             cores, cores == 1 ? "" : "s");
+  } else if (threads < cores && !quiet) {
+    pd::Log("uses {} of {} cores; --threads {} measures a worker that has all of them", threads,
+            cores, cores);
+  }
+}
+
+// A line on a terminal that each call overwrites.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet) : on_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
+  ~ProgressLine() {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+  void Show(const pd::ProfileProgress& progress, int layers) {
+    if (!on_) return;
+    std::string line =
+        fmt::format("\r\033[K{} layers  minibatch {}/{}", layers, progress.step, progress.steps);
+    if (progress.pieces > 1) {
+      line += fmt::format("  piece {}/{}", progress.piece + 1, progress.pieces);
+    }
+    std::fputs(line.c_str(), stderr);
+    shown_ = true;
+  }
+
+ private:
+  bool on_, shown_ = false;
+};
+
+pd::ProfileOptions OptionsOf(const Flags& flags) {
+  pd::ProfileOptions options;
+  options.batch_size = pd::ParseInt(flags.batch, "-b", 1, pd::kMaxBatchSize);
+  options.minibatches = pd::ParseInt(flags.minibatches, "--minibatches", 1, kMaxMinibatches);
+  options.warmup = pd::ParseInt(flags.warmup, "--warmup", 0, kMaxMinibatches);
+  options.seed = static_cast<uint64_t>(pd::ParseInt(flags.seed, "--seed", 0, INT64_MAX));
+  const auto available = static_cast<double>(pd::AvailableMemoryBytes());
+  options.memory_bytes = flags.memory.empty() ? static_cast<int64_t>(kMemoryShare * available)
+                                              : pd::ParseSize(flags.memory, "--memory");
+  return options;
+}
+
+void Run(const Flags& flags) {
+  pd::ProfileOptions options = OptionsOf(flags);
+  const auto threads = static_cast<int>(pd::ParseInt(flags.threads, "--threads", 1, kMaxThreads));
+  const auto backend = pd::MakeBackend(flags.device, threads);
+  const std::string file = flags.model == "-" ? "standard input" : flags.model;
+  const auto model = pd::Model::Parse(pd::JsonView::Parse(pd::ReadFile(flags.model), file));
+  CheckThreads(threads, flags.quiet);
+  pd::ProfileResult result;
+  {
+    ProgressLine line(flags.quiet);
+    options.progress = [&](const pd::ProfileProgress& p) { line.Show(p, model.num_layers()); };
+    result = pd::MeasureProfile(model, *backend, options);
+  }
+  if (result.pieces.size() > 1) {
+    pd::Log("the whole model needs more than {}: measured in {} pieces, without whole_ms",
+            pd::FormatBytes(static_cast<double>(options.memory_bytes)), result.pieces.size());
+  }
+  if (!flags.quiet) std::fputs(pd::FormatProfile(result).c_str(), stderr);
+  for (const std::string& warning : pd::ProfileWarnings(result)) pd::Warn("{}", warning);
+  pd::WriteFile(flags.output, pd::WriteProfile(result.profile));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  pd::SetLogPrefix("pd-profile");
+  Flags flags;
+  CLI::App app("Measures what each layer of a model costs on this machine.", "pd-profile");
+  Declare(app, flags);
+  try {
+    app.parse(argc, argv);
+    Run(flags);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    pd::Log("{}", pd::Complaint(app, e));
+    return 2;
+  } catch (const std::exception& e) {
+    pd::Log("{}", e.what());
+    const auto* known = dynamic_cast<const pd::Error*>(&e);
+    return known != nullptr && known->code() == pd::ErrorCode::kInvalidInput ? 2 : 1;
+  }
+  return 0;
+}
