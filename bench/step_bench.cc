@@ -76,8 +76,7 @@ class WholeStep {
                   .count = layout_.params_bytes() / sizeof(float),
                   .lr = 0.005,
                   .momentum = 0.9,
-                  .weight_decay = 0,
-                  .first = minibatch_ == 1});
+                  .weight_decay = 0});
     std::swap(weights_[0], weights_[1]);
   }
 

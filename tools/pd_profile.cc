@@ -5,14 +5,15 @@
 #include <cstdio>
 
 #include "backend/backend.h"
+#include "backend/registry.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "base/version.h"
 #include "command_line.h"
 #include "plan/layer_costs.h"
-#include "profile/host.h"
 #include "profile/report.h"
 
 namespace {
@@ -51,15 +52,14 @@ void Declare(CLI::App& app, Flags& flags) {
   option("-o", flags.output, "FILE", "the profile (standard output)");
   app.add_flag("--quiet", flags.quiet, "only warnings on standard error");
   app.set_version_flag("--version", [] {
-    return pd::VersionLine(
-        "pd-profile",
-        fmt::format("{}, CLI11 {}", pd::MakeBackend("auto", 1)->libraries(), CLI11_VERSION));
+    return pd::VersionLine("pd-profile",
+                           fmt::format("{}, CLI11 {}", pd::BackendLibraries(), CLI11_VERSION));
   });
   app.footer(kExamples);
 }
 
 void CheckThreads(int threads, bool quiet) {
-  const int cores = pd::CoresOfThisProcess();
+  const int cores = pd::UsableCores();
   if (threads > cores) {
     pd::Warn("{} threads on {} usable core{}: the times will not be those of a worker", threads,
              cores, cores == 1 ? "" : "s");

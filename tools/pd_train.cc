@@ -5,7 +5,7 @@
 #include <map>
 #include <new>
 
-#include "backend/backend.h"
+#include "backend/registry.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "command_line.h"
@@ -74,9 +74,8 @@ std::optional<pd::TrainArguments> ParseCommandLine(int argc, char** argv, bool q
   app.add_flag("--resume", resume, "not available yet");
   app.add_option("--accumulate", accumulate, "not available yet")->type_name("N");
   app.set_version_flag("--version", [] {
-    return pd::VersionLine("pd-train",
-                           fmt::format("{}, {}, CLI11 {}", pd::MpiLibraryName(),
-                                       pd::MakeBackend("auto", 1)->libraries(), CLI11_VERSION));
+    return pd::VersionLine("pd-train", fmt::format("{}, {}, CLI11 {}", pd::MpiLibraryName(),
+                                                   pd::BackendLibraries(), CLI11_VERSION));
   });
   try {
     app.parse(argc, argv);
@@ -120,9 +119,10 @@ int Check(const pd::TrainArguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // mpirun sets these for its ranks. The others say nothing that rank 0 says too, unless mpirun was
-  // given several command lines.
-  const std::string rank = Environment("OMPI_COMM_WORLD_RANK", "0");
+  // mpirun and srun set these for their ranks. The others say nothing that rank 0 says too, unless
+  // mpirun was given several command lines.
+  const std::string rank =
+      Environment("OMPI_COMM_WORLD_RANK", Environment("SLURM_PROCID", "0").c_str());
   const bool first = rank == "0";
   const bool speaks = first || Environment("OMPI_NUM_APP_CTX", "1") != "1";
   pd::SetLogPrefix(first ? "pd-train" : "pd-train: rank " + rank);

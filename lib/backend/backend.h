@@ -40,7 +40,8 @@ class Buffer {
   Deleter deleter_ = nullptr;
 };
 
-/// SGD as PyTorch's: g' = g + weight_decay·w; m' = first ? g' : momentum·m + g'; w' = w - lr·m'.
+/// SGD as PyTorch's: g' = g + weight_decay·w; m' = momentum·m + g'; w' = w - lr·m'. m starts as
+/// zeros, so the first m' is g', as in PyTorch.
 /// One elementwise pass over `count` stored elements; `w_out` may be `w`, `m` is updated in place.
 /// Without momentum (momentum == 0) m may be null and is not read.
 struct SgdArgs {
@@ -50,7 +51,6 @@ struct SgdArgs {
   void* w_out = nullptr;
   size_t count = 0;
   double lr = 0, momentum = 0, weight_decay = 0;
-  bool first = false;  ///< No update has been made yet: m is taken as g', as PyTorch does.
 };
 
 /// A device with its kernels. One instance a worker (thread): not thread-safe.

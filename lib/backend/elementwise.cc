@@ -47,13 +47,6 @@ template <typename T>
       const T gradient = decays ? g[i] + decay * w[i] : g[i];
       w_out[i] = w[i] - lr * gradient;
     }
-  } else if (args.first) {
-    PD_INDEPENDENT
-    for (size_t i = 0; i < count; ++i) {
-      const T gradient = decays ? g[i] + decay * w[i] : g[i];
-      m[i] = gradient;
-      w_out[i] = w[i] - lr * gradient;
-    }
   } else {
     PD_INDEPENDENT
     for (size_t i = 0; i < count; ++i) {
@@ -96,12 +89,11 @@ SgdArgs Part(const SgdArgs& args, size_t begin, size_t end) {
   const __m128 decay = _mm_set1_ps(static_cast<float>(args.weight_decay));
   const bool decays = args.weight_decay != 0;
   const bool keeps = args.momentum != 0;
-  const bool reads = keeps && !args.first;
   for (size_t i = head; i < end; i += 4) {
     const __m128 weight = _mm_loadu_ps(w + i);
     __m128 step = _mm_loadu_ps(g + i);
     if (decays) step = _mm_add_ps(step, _mm_mul_ps(decay, weight));
-    if (reads) step = _mm_add_ps(_mm_mul_ps(momentum, _mm_loadu_ps(m + i)), step);
+    if (keeps) step = _mm_add_ps(_mm_mul_ps(momentum, _mm_loadu_ps(m + i)), step);
     if (keeps) _mm_storeu_ps(m + i, step);
     _mm_stream_ps(w_out + i, _mm_sub_ps(weight, _mm_mul_ps(lr, step)));
   }

@@ -33,6 +33,8 @@ std::vector<std::string_view> BackendKinds() {
   return kinds;
 }
 
+std::string BackendLibraries() { return kEntries[0].make(1)->libraries(); }
+
 std::unique_ptr<Backend> MakeBackend(std::string_view kind, int threads) {
   PD_REQUIRE(threads >= 1, "threads: expected 1 or more, found {}", threads);
   std::string known = fmt::format("{}", fmt::join(BackendKinds(), ", "));

@@ -17,9 +17,9 @@
 namespace pd {
 namespace {
 
-// Between polls that found nothing. While the worker waits, its core is free and every microsecond counts; while
-// it computes, each poll costs it some, and a message needs a poll only now and then: at 10 Gbit/s 300 µs are
-// 375 kB, which the sockets' buffers hold.
+// Between polls that found nothing. While the worker waits, its core is free and every microsecond
+// counts; while it computes, each poll costs it some, and a message needs a poll only now and then:
+// at 10 Gbit/s 300 µs are 375 kB, which the sockets' buffers hold.
 constexpr int64_t kNapWhileWaitingNs = 20'000;
 constexpr int64_t kNapWhileComputingNs = 300'000;
 constexpr int64_t kSecondNs = 1'000'000'000;
@@ -161,7 +161,8 @@ bool Comm::PollTransport() {
 
 void Comm::Nap(uint32_t seen) {
   // A long wait is a rank that idles, not one that is late: it leaves the core alone more and more.
-  const int64_t patience = std::min(kNapWhileWaitingNs * (1 + empty_polls_ / 64), kNapWhileComputingNs);
+  const int64_t patience =
+      std::min(kNapWhileWaitingNs * (1 + empty_polls_ / 64), kNapWhileComputingNs);
   const int64_t nap = active_ == 0 ? kSecondNs : waiting_ ? patience : kNapWhileComputingNs;
   ++empty_polls_;
   sleeping_.store(true);

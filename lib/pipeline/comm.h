@@ -57,10 +57,10 @@ struct StallLimits {
   double fail_s = 300;  ///< After this long, Error kComm.
 };
 
-/// The communication thread of a worker: the only thread that calls the transport after construction. Sends,
-/// receives and all-reduces go on while the worker computes. MPI moves data only inside its calls, so the thread
-/// polls while anything is under way; between polls it sleeps, so that it costs the computing thread, with which
-/// it may share a core, next to nothing.
+/// The communication thread of a worker: the only thread that calls the transport after
+/// construction. Sends, receives and all-reduces go on while the worker computes. MPI moves data
+/// only inside its calls, so the thread polls while anything is under way; between polls it sleeps,
+/// so that it costs the computing thread, with which it may share a core, next to nothing.
 ///
 /// All public calls come from one thread, the computing one.
 class Comm {

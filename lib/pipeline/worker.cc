@@ -153,7 +153,11 @@ void Worker::RunAction(const Action& action) {
       return;  // started inside the forward or backward before, as soon as each tensor was there
   }
   const int64_t end = NowNs();
-  compute_ns_ += end - begin - (comm_.waited_ns() - waited);
+  // The input stage's inputs come from the loader, for which it may have to wait.
+  const bool loads = stage_ == 0 && action.kind == ActionKind::kReceiveInputs;
+  const int64_t idle = loads ? end - begin : comm_.waited_ns() - waited;
+  idle_ns_ += idle;
+  compute_ns_ += end - begin - idle;
   if (trace_ != nullptr) trace_->Add({action.kind, RunNumber(action.minibatch), begin, end});
 }
 

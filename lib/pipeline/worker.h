@@ -55,7 +55,9 @@ class Worker final : private StageObserver {
   void Export(Kind kind, size_t entry, void* dense) const;
   void Import(Kind kind, size_t entry, const void* dense);
 
+  /// Inside actions so far: computing, and waiting for messages or for the loader.
   int64_t compute_ns() const { return compute_ns_; }
+  int64_t idle_ns() const { return idle_ns_; }
   void SetTrace(Trace* trace) { trace_ = trace; }
 
  private:
@@ -116,7 +118,7 @@ class Worker final : private StageObserver {
   std::byte* current_arena_ = nullptr;
   const StageProgram* current_program_ = nullptr;
   int64_t reports_ = 0;
-  int64_t compute_ns_ = 0;
+  int64_t compute_ns_ = 0, idle_ns_ = 0;
   Trace* trace_ = nullptr;
 };
 

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "profile/host.h"
+#include "base/host.h"
 
 namespace pd {
 

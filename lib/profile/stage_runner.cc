@@ -163,8 +163,7 @@ void StageRunner::Update(int layer) {
                 .count = (range.end - range.begin) / SizeOf(backend_.dtype()),
                 .lr = 0,
                 .momentum = 0.9,
-                .weight_decay = 0,
-                .first = step_ == 0});
+                .weight_decay = 0});
 }
 
 }  // namespace pd

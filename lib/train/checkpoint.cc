@@ -156,6 +156,7 @@ void CheckpointWriter::WriteManifest() {
   }
   nlohmann::ordered_json manifest = {{"format", "pipedream.checkpoint/1"},
                                      {"epoch", info_.epoch},
+                                     {"minibatch", info_.minibatch},
                                      {"minibatches", info_.minibatches},
                                      {"train_time_s", info_.train_time_s},
                                      {"plan_digest", info_.plan_digest},

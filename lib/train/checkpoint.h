@@ -15,7 +15,8 @@ namespace pd {
 
 /// What a checkpoint's manifest says besides its files.
 struct CheckpointInfo {
-  int64_t epoch = 0;        ///< Complete epochs.
+  int64_t epoch = 0;        ///< From 1.
+  int64_t minibatch = 0;    ///< Trained of that epoch: fewer than it has when a target ended it.
   int64_t minibatches = 0;  ///< Trained over the whole run.
   double train_time_s = 0;
   std::string plan_digest, config;  ///< `config`: config/1 text.

@@ -1,10 +1,8 @@
 #include "train/report.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -74,23 +72,6 @@ RankTotals RankTotals::Unpack(const std::string& text) {
   totals.bytes_received = j["received"];
   totals.peak_memory_bytes = j["peak"];
   return totals;
-}
-
-int UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-int HostCores() { return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)); }
-
-int64_t PeakMemoryBytes() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    if (line.rfind("VmHWM:", 0) == 0) return std::stoll(line.substr(6)) * 1024;
-  }
-  return 0;
 }
 
 std::string LayerSpan(const StagePlan& stage) {

@@ -34,12 +34,6 @@ struct RankTotals {
   static RankTotals Unpack(const std::string& text);
 };
 
-/// Cores that this process may run on, and cores of the host.
-int UsableCores();
-int HostCores();
-/// High-water mark of this process's resident memory.
-int64_t PeakMemoryBytes();
-
 /// Tables for people, without a final newline.
 std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks);
 std::string EndTable(const std::vector<RankTotals>& ranks, double minibatch_ms,

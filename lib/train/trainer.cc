@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -166,6 +167,8 @@ void Run::CheckWorld() const {
 }
 
 void Run::OpenTheData() {
+  // A slow disk is no stall.
+  comm_.SetLimits({.report_s = 60, .fail_s = 1e9});
   std::vector<TensorSpec> fields;
   for (const Model::Input& input : spec_.model->inputs()) fields.push_back(input.spec);
   const bool reads = role_ && role_->first == 0;
@@ -299,13 +302,15 @@ void Run::TrainEpoch() {
             : std::vector<int64_t>();
   const int64_t count = MinibatchesPerEpoch();
   const int64_t step = config_.eval_every > 0 ? config_.eval_every : count;
+  int64_t end = 0;
   for (int64_t first = 0; first < count && !reached_; first += step) {
-    const int64_t end = std::min(count, first + step);
+    end = std::min(count, first + step);
     TrainSegment(first, end, order);
     Evaluate(end);
   }
   if (checkpoints_ == nullptr) return;
   checkpoints_->Begin({.epoch = epoch_ + 1,
+                       .minibatch = end,
                        .minibatches = trained_,
                        .train_time_s = NsToS(train_ns_),
                        .plan_digest = agreement_.plan_digest,
@@ -339,11 +344,11 @@ void Run::TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& o
                            spec_.shape.stages[0].replicas, end);
       segment.loader = train_loader_.get();
     }
-    const int64_t waited = comm_.waited_ns(), computed = worker_->compute_ns();
+    const int64_t idle = worker_->idle_ns(), computed = worker_->compute_ns();
     const int64_t sent = comm_.bytes_sent(), received = comm_.bytes_received();
     worker_->Run(segment);
     totals_.compute_ms += NsToMs(worker_->compute_ns() - computed);
-    totals_.idle_ms += NsToMs(comm_.waited_ns() - waited);
+    totals_.idle_ms += NsToMs(worker_->idle_ns() - idle);
     totals_.bytes_sent += comm_.bytes_sent() - sent;
     totals_.bytes_received += comm_.bytes_received() - received;
   }
@@ -397,6 +402,7 @@ void Run::LogTrain() {
 void Run::Evaluate(int64_t minibatch) {
   if (data_.test == 0) return;
   ++segment_;
+  const int64_t begin = NowNs();
   Segment segment;
   segment.training = false;
   segment.samples = data_.test;
@@ -437,7 +443,7 @@ void Run::Evaluate(int64_t minibatch) {
   }
   reached_ = comm_.Broadcast(reached_ ? "1" : "0", 0) == "1";
   AppendTrace("evaluation ");
-  logged_ns_ = NowNs();
+  logged_ns_ += NowNs() - begin;  // the rate of the next train event leaves the evaluation out
 }
 
 RankTotals Run::Totals() const {

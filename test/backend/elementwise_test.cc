@@ -58,12 +58,8 @@ void PlainSgd(const SgdArgs& args, T g, T w, T* m, T* w_out) {
     g = g + decay;
   }
   if (args.momentum != 0) {
-    if (args.first) {
-      *m = g;
-    } else {
-      volatile T kept = static_cast<T>(args.momentum) * *m;
-      *m = kept + g;
-    }
+    volatile T kept = static_cast<T>(args.momentum) * *m;
+    *m = kept + g;
     g = *m;
   }
   volatile T step = static_cast<T>(args.lr) * g;
@@ -104,7 +100,7 @@ template <typename T>
 void CheckSgd(Backend* backend, const SgdArgs& settings, bool in_place, size_t pieces) {
   for (const size_t count : kCounts) {
     INFO(backend->kind() << ", " << count << " elements, momentum " << settings.momentum
-                         << ", decay " << settings.weight_decay << ", first " << settings.first);
+                         << ", decay " << settings.weight_decay);
     const std::vector<T> w = Values<T>(count, 3);
     const std::vector<T> g = Values<T>(count, 4);
     std::vector<T> m = Values<T>(count, 5);
@@ -148,19 +144,16 @@ TEST_CASE("Sgd is PyTorch's formula bit for bit, in place or not, however the ra
     const auto backend = MakeBackend(kind, 1);
     for (const double momentum : {0.0, 0.9}) {
       for (const double decay : {0.0, 5e-4}) {
-        for (const bool first : {false, true}) {
-          SgdArgs settings;
-          settings.lr = 0.01;
-          settings.momentum = momentum;
-          settings.weight_decay = decay;
-          settings.first = first;
-          for (const size_t pieces : {1, 3}) {
-            const bool in_place = pieces == 3;
-            if (backend->dtype() == DType::kF64) {
-              CheckSgd<double>(backend.get(), settings, in_place, pieces);
-            } else {
-              CheckSgd<float>(backend.get(), settings, in_place, pieces);
-            }
+        SgdArgs settings;
+        settings.lr = 0.01;
+        settings.momentum = momentum;
+        settings.weight_decay = decay;
+        for (const size_t pieces : {1, 3}) {
+          const bool in_place = pieces == 3;
+          if (backend->dtype() == DType::kF64) {
+            CheckSgd<double>(backend.get(), settings, in_place, pieces);
+          } else {
+            CheckSgd<float>(backend.get(), settings, in_place, pieces);
           }
         }
       }
@@ -194,14 +187,13 @@ TEST_CASE("three steps of Sgd with momentum and weight decay give the values wor
                   : static_cast<double>(*reinterpret_cast<const float*>(buffer.data()));
     };
     write(w, 1);
-    write(m, 123);  // not read by the first step
+    write(m, 0);
     for (int step = 0; step < 3; ++step) {
       write(g, gradients[step]);
       SgdArgs args{.w = w.data(), .g = g.data(), .m = m.data(), .w_out = w.data(), .count = 1};
       args.lr = 0.5;
       args.momentum = 0.5;
       args.weight_decay = 0.25;
-      args.first = step == 0;
       backend->Sgd(args);
       CHECK(read(w) == weights[step]);
       CHECK(read(m) == momenta[step]);

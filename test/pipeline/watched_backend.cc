@@ -23,16 +23,21 @@ void* Checked(void* memory) {
 
 }  // namespace
 
-// The other forms of new and delete call these.
+// The other forms of new and delete call these. Not inlined: GCC would see free() meet operator
+// new.
 void* operator new(size_t bytes) { return Checked(Counted(bytes, 0)); }
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Counted(bytes, 0); }
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return Checked(Counted(bytes, static_cast<size_t>(alignment)));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace pd {
 namespace {

@@ -72,8 +72,8 @@ class Faults(TrainCase):
 
     def test_all_ranks_stopped_longer_than_the_timeout_go_on(self):
         # As a laptop that sleeps: nobody has waited for anybody.
-        job = self.start(2, self.file("plan.json", plan()), "--data", "synthetic", "--stall-timeout", "2", "--log-every",
-                         "1", "--epochs", "3")
+        job = self.start(2, self.file("plan.json", plan()), "--data", "synthetic", "--stall-timeout", "2",
+                         "--log-every", "1", "--epochs", "3")
         self.wait_for(self.TRAINING)
         for rank in (0, 1):
             self.signal(rank, signal.SIGSTOP)

@@ -1,7 +1,8 @@
-#include "profile/host.h"
+#include "base/host.h"
 
 #include <sched.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -32,10 +33,21 @@ int64_t ContainerBytes() {
 
 int64_t AvailableMemoryBytes() { return std::min(MachineBytes(), ContainerBytes()); }
 
-int CoresOfThisProcess() {
+int UsableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+int HostCores() { return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)); }
+
+int64_t PeakMemoryBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.rfind("VmHWM:", 0) == 0) return std::stoll(line.substr(6)) * 1024;
+  }
+  return 0;
 }
 
 int64_t ThreadCpuNs() {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+namespace pd {
+
+/// Cores that this process may run on, and cores of the host.
+int UsableCores();
+int HostCores();
+
+/// Bytes of main memory that programs can take without swapping, as the system and a container's
+/// limit tell; INT64_MAX where neither does.
+int64_t AvailableMemoryBytes();
+
+/// High-water mark of this process's resident memory.
+int64_t PeakMemoryBytes();
+
+/// Nanoseconds for which the calling thread has had a core.
+int64_t ThreadCpuNs();
+
+}  // namespace pd
