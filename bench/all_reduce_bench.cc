@@ -1,4 +1,5 @@
-// Times the all-reduce of the runtime (communication thread, shards, chunks) under mpirun, beside the wire limit:
+// Times the all-reduce of the runtime (communication thread, shards, chunks) under mpirun, beside
+// the wire limit:
 //   mpirun -np 2 all_reduce_bench [MEGABYTES [REPEATS]]
 // Checks the sum before it times anything. Rank 0 prints one line a repeat, then the median.
 #include <algorithm>
@@ -47,8 +48,8 @@ int main(int argc, char** argv) {
   const double share = 2.0 * (comm.size() - 1) / comm.size();
   const double median = seconds[seconds.size() / 2];
   if (comm.rank() == 0) {
-    std::printf("%zu MB over %d ranks: median %.3f s (min %.3f, max %.3f), %.1f MB/s each way\n", megabytes,
-                comm.size(), median, seconds.front(), seconds.back(),
+    std::printf("%zu MB over %d ranks: median %.3f s (min %.3f, max %.3f), %.1f MB/s each way\n",
+                megabytes, comm.size(), median, seconds.front(), seconds.back(),
                 share * static_cast<double>(megabytes) / median);
   }
   comm.Barrier();

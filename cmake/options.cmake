@@ -28,8 +28,7 @@ function(pd_test name)
   string(REPLACE "/" "_" target "${name}_test")
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE ${ARG_LINKS} pd_test_main pd_options)
-  # Tests take longer to compile than to run. At -O1 gcc 12 takes counting operator new for a mismatch.
-  target_compile_options(${target} PRIVATE -O1 -Wno-mismatched-new-delete)
+  target_compile_options(${target} PRIVATE -O1)  # tests take longer to compile than to run
   target_compile_definitions(${target} PRIVATE PD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${target} COMMAND ${target})
   set_tests_properties(${target} PROPERTIES LABELS ${ARG_LABEL} ENVIRONMENT OMP_NUM_THREADS=1)

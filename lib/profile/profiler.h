@@ -7,9 +7,9 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "base/host.h"
 #include "model/model.h"
 #include "plan/plan.h"
-#include "base/host.h"
 
 namespace pd {
 

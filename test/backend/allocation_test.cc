@@ -1,31 +1,6 @@
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "backend/graph.h"
+#include "support/allocations.h"
 #include "support/catch.h"
-
-namespace {
-
-std::atomic<long> g_allocations{0};
-
-void* Counted(std::size_t bytes) noexcept {
-  ++g_allocations;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-
-}  // namespace
-
-// The whole program's, so that nothing escapes the count; new[] and the sized deletes come here
-// too.
-void* operator new(std::size_t bytes) {
-  void* data = Counted(bytes);
-  if (data == nullptr) throw std::bad_alloc();
-  return data;
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return Counted(bytes); }
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, std::size_t) noexcept { std::free(data); }
 
 namespace pd::test {
 namespace {
@@ -53,11 +28,11 @@ TEST_CASE("no operation of ref allocates in forward or backward", "[allocation]"
     Graph graph(*backend, layers, x);
     Graph::Slot* slot = graph.MakeSlot();
     graph.Load(slot, x);
-    const long before = g_allocations;
+    const int64_t before = AllocationsOfAllThreads();
     graph.RunForward(slot, 0, true);
     graph.RunBackward(slot);
     graph.RunForward(slot, 0, false);
-    const long after = g_allocations;
+    const int64_t after = AllocationsOfAllThreads();
     CHECK(before > 0);
     CHECK(after == before);
   }

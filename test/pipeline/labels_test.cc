@@ -92,7 +92,7 @@ void CheckAnswers(const Answers& answers, int64_t samples, bool right) {
 }
 
 TEST_CASE("images that show their label are read without a fault on every plan") {
-  const std::string backend = GENERATE("ref", "cpu");
+  const std::string backend = GENERATE(from_range(TrainingBackends()));
   for (NamedCase named : OracleCases(backend)) {
     INFO(backend << " " << named.name);
     named.c.lr = 0;
@@ -151,7 +151,7 @@ TrainingCase OneStep(const std::string& backend, int64_t batch_size, std::vector
 }
 
 TEST_CASE("one minibatch, one step: the same change on 1, 2 and 4 stages") {
-  const std::string backend = GENERATE("ref", "cpu");
+  const std::string backend = GENERATE(from_range(TrainingBackends()));
   const RandomData data = OracleData();
   TrainingCase c = OneStep(backend, 8, {1});
   c.segments = {8};
@@ -173,7 +173,7 @@ TEST_CASE("one minibatch, one step: the same change on 1, 2 and 4 stages") {
 }
 
 TEST_CASE("a minibatch divided among replicas, evenly or not, changes the weights as a whole one") {
-  const std::string backend = GENERATE("ref", "cpu");
+  const std::string backend = GENERATE(from_range(TrainingBackends()));
   const RandomData data = OracleData();
   struct Division {
     int64_t samples, batch_size;
@@ -230,7 +230,7 @@ TEST_CASE("dropout masks are those of the minibatch and the seed, on every plan 
               {"name":"drop","type":"dropout"},
               {"name":"fc","type":"linear","out_features":4},
               {"name":"loss","type":"softmax_cross_entropy","inputs":["fc","label"]}]})";
-  c.backend = GENERATE("ref", "cpu");
+  c.backend = GENERATE(from_range(TrainingBackends()));
   c.lr = 0;
   c.momentum = c.weight_decay = 0;
   c.segments = {48, 32};

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "backend/registry.h"
 #include "model/model.h"
 #include "stage/model_plan.h"
 
@@ -314,6 +315,14 @@ class Serial {
 };
 
 }  // namespace
+
+std::vector<std::string> TrainingBackends() {
+  std::vector<std::string> kinds;
+  for (const std::string_view kind : BackendKinds()) {
+    if (kind != "ref64") kinds.emplace_back(kind);
+  }
+  return kinds;
+}
 
 PipelineShape ShapeOf(const TrainingCase& c) {
   PipelineShape shape;

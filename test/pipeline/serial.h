@@ -32,6 +32,9 @@ struct TrainingCase {
 /// of each minibatch of the evaluations ("evaluation").
 using TrainingResult = std::map<std::string, std::vector<float>>;
 
+/// The backends of this build that train in f32.
+std::vector<std::string> TrainingBackends();
+
 /// Shape with defaults filled in.
 PipelineShape ShapeOf(const TrainingCase& c);
 

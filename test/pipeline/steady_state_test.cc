@@ -62,7 +62,7 @@ std::vector<NamedCase> Cases(const std::string& backend) {
 }
 
 TEST_CASE("nothing is allocated in the steady state") {
-  const std::string backend = GENERATE("ref", "cpu");
+  const std::string backend = GENERATE(from_range(TrainingBackends()));
   for (const NamedCase& named : Cases(backend)) {
     INFO(backend << " " << named.name);
     const Allocations counted = AllocationsInSteadyState(named.c);
@@ -87,7 +87,7 @@ TEST_CASE("the watch sees allocations while it is on") {
 }
 
 TEST_CASE("a worker takes the memory that its setup announces") {
-  const std::string backend = GENERATE("ref", "cpu");
+  const std::string backend = GENERATE(from_range(TrainingBackends()));
   const double momentum = GENERATE(0.0, 0.9);
   for (NamedCase named : OracleCases(backend)) {
     named.c.momentum = momentum;

@@ -9,9 +9,9 @@
 #include <random>
 #include <thread>
 
-#include "allocation_counter.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "support/allocations.h"
 
 namespace pd {
 namespace {

@@ -27,7 +27,8 @@ std::vector<TransportCase> TransportSuite(const SuiteOptions& options);
 /// Polls until `count` requests are finished; returns them in the order in which they were.
 std::vector<Transport::Completion> WaitFor(Transport& transport, size_t count);
 
-/// Returns when every rank has called it: with the requests of the caller's that finished meanwhile.
+/// Returns when every rank has called it: with the requests of the caller's that finished
+/// meanwhile.
 std::vector<Transport::Completion> Barrier(Transport& transport);
 
 /// Bytes that depend on `seed` and place.
