@@ -1,7 +1,6 @@
 // pd-partition: profile.json → plan.json.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
@@ -9,45 +8,49 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "base/version.h"
 #include "command_line.h"
 #include "partition/partition.h"
 
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kExamples = R"(examples:
   pd-partition profile.json -n 4 --bandwidth 10Gbps -o plan.json
   pd-partition profile.json --cluster configs/clusters/two-hosts-1gbps.json -o plan.json
   pd-partition profile.json -n 8 --bandwidth 25Gbps --memory 16GB --strategy straight -o plan.json
-  pd-profile models/mini.json -b 64 | pd-partition - -n 2 --bandwidth 1Gbps > plan.json)";
+  pd-profile models/mini.json -b 64 | pd-partition - -n 2 --bandwidth 1Gbps > plan.json
+exit status: 0 done; 1 failed while running; 2 bad input or usage)";
 
 struct Flags {
   std::string profile, workers, cluster, bandwidth, memory;
   std::string strategy = "auto", schedule = "1f1b", cost_model = "runtime", output;
+  std::string simulate, trace;
   bool quiet = false;
 };
 
-std::string Version() {
-  return fmt::format("pd-partition 0.1.0 (fmt {}.{}.{}, nlohmann/json {}.{}.{}, CLI11 {})",
-                     FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100,
-                     NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
-                     NLOHMANN_JSON_VERSION_PATCH, CLI11_VERSION);
-}
-
 void Declare(CLI::App& app, Flags& flags) {
-  app.add_option("PROFILE", flags.profile, "A profile/1 file; - reads standard input")->required();
-  app.add_option("-n", flags.workers, "Workers at most; the plan may leave some idle");
-  app.add_option("--cluster", flags.cluster, "A cluster/1 file, instead of -n and --bandwidth");
-  app.add_option("--bandwidth", flags.bandwidth,
-                 "Of each worker's link, each way: 10Gbps, 1.25GB/s, or unlimited");
-  app.add_option("--memory", flags.memory, "Limit of each worker: 16GB, 16GiB");
-  app.add_option("--strategy", flags.strategy,
-                 "auto (default), data-parallel, model-parallel, straight");
-  app.add_option("--schedule", flags.schedule, "1f1b (default)");
-  app.add_option("--cost-model", flags.cost_model,
-                 "runtime (default): a bound on what pd-train does; arxiv: arXiv 1806.03377");
-  app.add_flag("--quiet", flags.quiet, "No table on standard error");
-  app.add_option("-o", flags.output, "The plan's file; default: standard output");
-  app.set_version_flag("--version", Version());
+  const auto option = [&app](const char* name, std::string& value, const char* type,
+                             const char* help) {
+    return app.add_option(name, value, help)->type_name(type);
+  };
+  option("profile", flags.profile, "PROFILE", "profile/1 file, - for standard input")->required();
+  option("-n", flags.workers, "N", "workers at most; the plan may leave some idle");
+  option("--cluster", flags.cluster, "FILE", "cluster/1 file, instead of -n and --bandwidth");
+  option("--bandwidth", flags.bandwidth, "RATE",
+         "of each worker's link, each way: 10Gbps, 1.25GB/s, or unlimited");
+  option("--memory", flags.memory, "SIZE", "limit of each worker: 16GB, 16GiB");
+  option("--strategy", flags.strategy, "NAME",
+         "auto, data-parallel, model-parallel or straight (auto)");
+  option("--schedule", flags.schedule, "NAME", "schedule (1f1b)");
+  option("--cost-model", flags.cost_model, "NAME",
+         "runtime: what pd-train does; arxiv: the formulas of arXiv 1806.03377 (runtime)");
+  option("-o", flags.output, "FILE", "the plan's file (standard output)");
+  app.add_flag("--quiet", flags.quiet, "no table on standard error");
+  option("--simulate", flags.simulate, "N", "not available yet");
+  option("--trace", flags.trace, "FILE", "not available yet");
+  app.set_version_flag("--version", [] {
+    return pd::VersionLine("pd-partition", fmt::format("CLI11 {}", CLI11_VERSION));
+  });
   app.footer(kExamples);
 }
 
@@ -113,6 +116,9 @@ int main(int argc, char** argv) {
   Declare(app, flags);
   try {
     app.parse(argc, argv);
+    for (const char* const name : {"--simulate", "--trace"}) {
+      PD_REQUIRE(app.count(name) == 0, "{} is not available yet", name);
+    }
     Run(flags, CommandOf(argc, argv));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version

@@ -44,7 +44,7 @@ void Declare(CLI::App& app, Flags& flags) {
   option("-b", flags.batch, "N", "samples of a minibatch (64)");
   option("--minibatches", flags.minibatches, "N", "minibatches measured (50)");
   option("--warmup", flags.warmup, "N", "minibatches before them (5)");
-  option("--device", flags.device, "NAME", "auto, cpu, ref or cuda[:i] (auto)");
+  option("--device", flags.device, "NAME", "auto, cpu or ref (auto)");
   option("--threads", flags.threads, "N", "threads; as many as a worker of pd-train has (1)");
   option("--seed", flags.seed, "N", "seed of weights and data (1)");
   option("--memory", flags.memory, "SIZE",

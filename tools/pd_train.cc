@@ -95,7 +95,7 @@ std::optional<pd::TrainArguments> ParseCommandLine(int argc, char** argv, bool q
     std::replace(key.begin(), key.end(), '-', '_');
     arguments.flags.emplace_back(key, values[flag.name]);
   }
-  if (check) arguments.flags.emplace_back("check", "");
+  arguments.check = check;
   return arguments;
 }
 
@@ -113,6 +113,9 @@ int Check(const pd::TrainArguments& arguments) {
   } catch (const pd::Error& e) {
     pd::Log("{}", e.what());
     return StatusOf(e);
+  } catch (const std::exception& e) {
+    pd::Log("{}", e.what());
+    return 1;
   }
 }
 
@@ -134,17 +137,20 @@ int main(int argc, char** argv) {
   try {
     pd::MpiSession session;
     pd::MpiTransport transport(session);
-    try {
-      return pd::RunTraining(*arguments, transport);
-    } catch (const pd::CollectiveError& e) {
-      if (transport.rank() == 0) pd::Log("{}", e.what());
-      return StatusOf(e);
-    } catch (const std::exception& e) {
-      // The other ranks wait for this one: end them before anything unwinds further.
+    // The other ranks wait for this one: end them before anything unwinds.
+    const auto fail = [&](const std::exception& e) {
       const auto* known = dynamic_cast<const pd::Error*>(&e);
       const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
       pd::Log("{}", memory ? "out of memory" : e.what());
       session.Abort(known != nullptr ? StatusOf(*known) : 1);
+    };
+    try {
+      return pd::RunTraining(*arguments, transport, fail);
+    } catch (const pd::CollectiveError& e) {
+      if (transport.rank() == 0) pd::Log("{}", e.what());
+      return StatusOf(e);
+    } catch (const std::exception& e) {
+      fail(e);
     }
   } catch (const pd::Error& e) {
     pd::Log("{}", e.what());

@@ -11,8 +11,6 @@
 #include "base/error.h"
 
 namespace pd {
-namespace {
-
 void WriteAll(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -21,8 +19,6 @@ void WriteAll(int fd, std::string_view text, const std::string& path) {
     text.remove_prefix(static_cast<size_t>(written));
   }
 }
-
-}  // namespace
 
 std::string ReadFile(const std::string& path) {
   const bool standard_input = path == "-";

@@ -10,6 +10,9 @@ namespace pd {
 /// (kInvalidInput, naming path and reason).
 std::string ReadFile(const std::string& path);
 
+/// Writes all of `text` to the open file `fd`; `path` names it in a complaint. Throws kIo.
+void WriteAll(int fd, std::string_view text, const std::string& path);
+
 /// Writes `text` to `path` ("-" or "": standard output) so that a failure never leaves a
 /// half-written file: to a temporary beside it, renamed at the end. Throws kIo.
 void WriteFile(const std::string& path, std::string_view text);

@@ -14,6 +14,10 @@ constexpr double kPsPerMs = 1e9;
 constexpr double kMaxTotalMs = 1e9;
 constexpr double kMaxTotalBytes = 1e14;
 
+// Of the runtime, which lies above this folder: pipeline/comm.h, all_reduce.h, stage_setup.h.
+constexpr int64_t kReduceChunks = 32, kReducePartBytes = 60 << 10, kBucketBytes = 256 << 10;
+constexpr int64_t kReceiveAhead = 2, kGradientBuffers = 2;
+
 int64_t ToPs(double ms) { return std::llround(ms * kPsPerMs); }
 
 void CheckTotals(const std::vector<LayerCost>& layers) {
@@ -34,10 +38,15 @@ void CheckTotals(const std::vector<LayerCost>& layers) {
 
 }  // namespace
 
-CostGraph MakeCostGraph(const std::vector<LayerCost>& layers) {
+CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
+                        const std::vector<GraphInput>& inputs) {
   CheckTotals(layers);
   CostGraph graph;
-  std::unordered_map<std::string, int> index;
+  std::unordered_map<std::string, int> index, input_index;
+  for (const GraphInput& input : inputs) {
+    input_index.emplace(input.name, static_cast<int>(graph.graph_input_bytes.size()));
+    graph.graph_input_bytes.push_back(input.bytes);
+  }
   for (const LayerCost& cost : layers) {
     const int l = graph.size();
     CostGraph::Layer layer;
@@ -50,6 +59,8 @@ CostGraph MakeCostGraph(const std::vector<LayerCost>& layers) {
     for (const std::string& input : cost.inputs) {
       const auto found = index.find(input);
       if (found != index.end()) layer.producers.push_back(found->second);
+      const auto given = input_index.find(input);
+      if (given != input_index.end()) layer.graph_inputs.push_back(given->second);
     }
     if (cost.inputs.empty() && l > 0) layer.producers.push_back(l - 1);
     std::sort(layer.producers.begin(), layer.producers.end());
@@ -70,8 +81,13 @@ std::vector<StageSums> SumsFrom(const CostGraph& graph, int begin) {
   std::vector<StageSums> all;
   all.reserve(static_cast<size_t>(graph.size() - begin));
   std::vector<bool> received(static_cast<size_t>(begin), false);
+  // The first stage receives every graph input, and sends on what later stages read.
+  std::vector<bool> given(graph.graph_input_bytes.size(), begin == 0);
   StageSums sums;
   sums.begin = begin;
+  for (const int64_t bytes : graph.graph_input_bytes) {
+    if (begin == 0) sums.graph_input_bytes += bytes;
+  }
   for (int l = begin; l < graph.size(); ++l) {
     const CostGraph::Layer& layer = graph.layers[l];
     sums.end = l + 1;
@@ -81,6 +97,11 @@ std::vector<StageSums> SumsFrom(const CostGraph& graph, int begin) {
     sums.parameter_bytes += layer.parameter_bytes;
     sums.stash_bytes += layer.stash_bytes;
     sums.largest_activation_bytes = std::max(sums.largest_activation_bytes, layer.activation_bytes);
+    sums.largest_parameter_bytes = std::max(sums.largest_parameter_bytes, layer.parameter_bytes);
+    for (const int input : layer.graph_inputs) {
+      if (!given[input]) sums.graph_input_bytes += graph.graph_input_bytes[input];
+      given[input] = true;
+    }
     for (const int producer : layer.producers) {
       const CostGraph::Layer& read = graph.layers[producer];
       if (producer >= begin) {
@@ -132,14 +153,18 @@ double CostRule::BorderMs(int64_t crossing_bytes) const {
   return model == CostModel::kArxiv ? 2 * static_cast<double>(crossing_bytes) / bytes_per_ms : 0;
 }
 
-StageMemory::StageMemory(const StageSums& stage, int replicas) {
-  const int64_t weights = stage.parameter_bytes;
-  each = weights + stage.stash_bytes + stage.in_bytes;
-  fixed = 2 * weights + weights / replicas * (replicas - 1) +
-          2 * (2 * stage.out_bytes + stage.in_bytes) + 2 * stage.largest_activation_bytes;
+MemoryEstimate::MemoryEstimate(const StageSums& stage, int replicas) {
+  const int64_t weights = stage.parameter_bytes, m = replicas;
+  const int64_t inputs = stage.in_bytes + stage.graph_input_bytes;
+  const int64_t bucket = std::min(weights, kBucketBytes + stage.largest_parameter_bytes);
+  const int64_t staging = m > 1 ? kReduceChunks * m * std::min(kReducePartBytes, bucket / m) : 0;
+  each = weights + stage.stash_bytes + inputs + stage.out_bytes;
+  fixed = 2 * weights + staging + kReceiveAhead * inputs +
+          kGradientBuffers * (stage.out_bytes + stage.in_bytes) +
+          2 * stage.largest_activation_bytes;
 }
 
-int StageMemory::MaxInFlight(int64_t limit, int cap) const {
+int MemoryEstimate::MaxInFlight(int64_t limit, int cap) const {
   if (fixed > limit) return 0;
   if (each == 0) return cap;
   return static_cast<int>(std::min<int64_t>(cap, (limit - fixed) / each));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -13,29 +14,39 @@ struct CostGraph {
   struct Layer {
     int64_t forward_ps = 0, backward_ps = 0, update_ps = 0;  ///< Picoseconds, for one minibatch.
     int64_t activation_bytes = 0, parameter_bytes = 0, stash_bytes = 0;
-    bool needs_gradient = false;  ///< Some parameter lies at or before this layer.
-    std::vector<int> producers;   ///< Distinct layers that it reads, ascending.
-    std::vector<int> consumers;   ///< Distinct layers that read it, ascending.
+    bool needs_gradient = false;    ///< Some parameter lies at or before this layer.
+    std::vector<int> producers;     ///< Distinct layers that it reads, ascending.
+    std::vector<int> consumers;     ///< Distinct layers that read it, ascending.
+    std::vector<int> graph_inputs;  ///< Indices of the graph inputs that it reads.
   };
   std::vector<Layer> layers;
+  std::vector<int64_t> graph_input_bytes;
 
   int size() const { return static_cast<int>(layers.size()); }
 };
 
+/// A graph input and its bytes for one minibatch.
+struct GraphInput {
+  std::string name;
+  int64_t bytes = 0;
+};
+
 /// A layer without inputs reads the layer before it; inputs that are no layer's name are graph
-/// inputs and cost nothing. Without stash_bytes a layer keeps its activation_bytes, without
-/// update_ms its update is free. Throws kInvalidInput if the times add up to nothing or to more
-/// than 1e9 ms, the bytes to more than 1e14.
-CostGraph MakeCostGraph(const std::vector<LayerCost>& layers);
+/// inputs, which cost no time, and memory where `inputs` names them. Without stash_bytes a layer
+/// keeps its activation_bytes, without update_ms its update is free. Throws kInvalidInput if the
+/// times add up to nothing or to more than 1e9 ms, the bytes to more than 1e14.
+CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
+                        const std::vector<GraphInput>& inputs = {});
 
 /// What matters of the layers [begin, end) as one stage, for one minibatch.
 struct StageSums {
   int begin = 0, end = 0;
   int64_t forward_ps = 0, backward_ps = 0, update_ps = 0;
   int64_t parameter_bytes = 0, stash_bytes = 0;
-  int64_t in_bytes = 0;   ///< Tensors from stages before, each once.
-  int64_t out_bytes = 0;  ///< Tensors that stages after read, each once.
-  int64_t largest_activation_bytes = 0;
+  int64_t in_bytes = 0;           ///< Tensors from stages before, each once.
+  int64_t out_bytes = 0;          ///< Tensors that stages after read, each once.
+  int64_t graph_input_bytes = 0;  ///< That it receives; stage 0 receives all and passes them on.
+  int64_t largest_activation_bytes = 0, largest_parameter_bytes = 0;
 };
 
 /// The sums of [begin, begin + 1), …, [begin, N). Cost: O(N + edges).
@@ -71,15 +82,22 @@ struct CostRule {
   double BorderMs(int64_t crossing_bytes) const;
 };
 
-/// Memory of one worker, in bytes: fixed + in_flight · each.
-/// each: a version of the weights, what the layers keep for the backward pass, and the received
-/// inputs. fixed: gradients, momentum, an all-reduce's received parts ((m−1)/m of the weights), two
-/// buffers for each of sent outputs, received gradients and sent gradients, and the layer at work:
-/// its output and its gradient.
-struct StageMemory {
+/// Memory of one worker, in bytes: fixed + in_flight · each; an estimate of what StageSetup::Memory
+/// (pipeline/stage_setup.h) counts, from costs alone.
+/// each: a version of the weights, what the layers keep for the backward pass, the received inputs,
+/// and the dense payload of the sent outputs. Received inputs are tensors of stages before and
+/// graph inputs; of these nothing is known without a model, so they are left out of a profile that
+/// has none. fixed: gradients and momentum (2·|w|), staging of the all-reduce, inputs of 2
+/// minibatches received ahead, 2 buffers for each of received and sent gradients, and as scratch
+/// two of the largest activation: a layer's output and its gradient. The staging of m > 1 replicas
+/// is 32·m·min(60 KiB, b/m), b the largest bucket of weights: at most |w|, and 256 KiB + the
+/// largest layer's. Not known here: headers, running statistics, workspaces, copies of
+/// border tensors in an inner (padded) layout, and the second gradient message that a skip
+/// connection may need.
+struct MemoryEstimate {
   int64_t fixed = 0, each = 0;
 
-  StageMemory(const StageSums& stage, int replicas);
+  MemoryEstimate(const StageSums& stage, int replicas);
   int64_t Bytes(int in_flight) const { return fixed + in_flight * each; }
   /// The most in flight within `limit`, at most `cap`; 0 if not even one fits.
   int MaxInFlight(int64_t limit, int cap) const;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "model/model.h"
 #include "partition/depth.h"
 #include "partition/search.h"
 #include "partition/simulator.h"
@@ -46,12 +47,23 @@ Value ParseWord(std::string_view what, std::string_view text,
         near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
+// Known where the profile has its model.
+std::vector<GraphInput> GraphInputs(const Profile& profile) {
+  std::vector<GraphInput> inputs;
+  if (!profile.model) return inputs;
+  const Model model = Model::Parse(*profile.model);
+  for (const Model::Input& input : model.inputs()) {
+    inputs.push_back({input.name, static_cast<int64_t>(input.spec.Bytes(profile.batch_size))});
+  }
+  return inputs;
+}
+
 class Planner {
  public:
   Planner(const Profile& profile, const PartitionOptions& options)
       : profile_(profile),
         options_(options),
-        graph_(MakeCostGraph(profile.layers)),
+        graph_(MakeCostGraph(profile.layers, GraphInputs(profile))),
         level_(OnlyLevel(options.cluster)),
         workers_(options.cluster.workers()) {
     PD_REQUIRE(workers_ <= kMostWorkers, "expected at most {} workers, found {}", kMostWorkers,
@@ -61,10 +73,9 @@ class Planner {
 
   PartitionResult Run() {
     PartitionResult result;
-    const std::vector<StageChoice> stages = Choose(options_.strategy);
+    std::vector<StageChoice> stages = Choose(options_.strategy);
     const bool one_in_flight = options_.strategy == Strategy::kModelParallel;
-    const std::vector<int> depths = Depths(stages, one_in_flight);
-    Bound(stages, result);
+    std::vector<int> depths = Depths(stages, one_in_flight);
     result.predicted = Predict(stages, depths);
     const std::vector<StageChoice> all = {{0, graph_.size(), workers_}};
     const std::vector<StageChoice> one = {{0, graph_.size(), 1}};
@@ -72,11 +83,38 @@ class Planner {
     result.data_parallel = Predict(all, {1});
     result.model_parallel = Predict(straight, std::vector<int>(straight.size(), 1));
     result.one_worker = Predict(one, {1});
+    if (options_.strategy == Strategy::kAuto && rule_.model == CostModel::kRuntime) {
+      for (const auto& [rival, prediction] :
+           {std::pair(&all, &result.data_parallel), std::pair(&one, &result.one_worker)}) {
+        if (!IsBetter(*rival, *prediction, stages, result.predicted)) continue;
+        stages = *rival;
+        depths = {1};
+        result.predicted = *prediction;
+      }
+    }
+    Bound(stages, result);
     Describe(stages, depths, result);
     return result;
   }
 
  private:
+  static int Workers(const std::vector<StageChoice>& stages) {
+    int workers = 0;
+    for (const StageChoice& stage : stages) workers += stage.replicas;
+    return workers;
+  }
+
+  // Whether `rival` should replace `stages`: faster, or as fast (but for rounding) on fewer
+  // workers.
+  static bool IsBetter(const std::vector<StageChoice>& rival, const Prediction& rivals,
+                       const std::vector<StageChoice>& stages, const Prediction& own) {
+    constexpr double kRounding = 1e-9;
+    if (!rivals.fits) return false;
+    if (rivals.minibatch_ms < own.minibatch_ms * (1 - kRounding)) return true;
+    return rivals.minibatch_ms <= own.minibatch_ms * (1 + kRounding) &&
+           Workers(rival) < Workers(stages);
+  }
+
   SearchOptions Search(bool replicate, bool one_in_flight) const {
     SearchOptions search;
     search.rule = rule_;
@@ -112,7 +150,7 @@ class Planner {
   StageSums Sums(const StageChoice& stage) const {
     return SumsFrom(graph_, stage.begin)[static_cast<size_t>(stage.end - stage.begin) - 1];
   }
-  StageMemory Memory(const StageChoice& stage) const { return {Sums(stage), stage.replicas}; }
+  MemoryEstimate Memory(const StageChoice& stage) const { return {Sums(stage), stage.replicas}; }
 
   // `stages` need the least memory of all plans, `least`: says which of them needs it, and for
   // which layer.
@@ -199,7 +237,12 @@ class Planner {
       for (size_t s = 0; s < stages.size(); ++s) shape.stages[s].in_flight = depths[s];
       ms = Simulate(options_.schedule, shape, Pipeline(stages)).minibatch_ms;
     }
-    return {ms, static_cast<double>(profile_.batch_size) * 1000 / ms};
+    bool fits = true;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      const int64_t need = Memory(stages[s]).Bytes(depths[s]);
+      fits = fits && need <= options_.cluster.memory_bytes.value_or(need);
+    }
+    return {ms, static_cast<double>(profile_.batch_size) * 1000 / ms, fits};
   }
 
   // `arxiv`: the bottleneck, or with one minibatch in flight the way through all stages and

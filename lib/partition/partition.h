@@ -45,6 +45,8 @@ struct StageReport {
 struct Prediction {
   double minibatch_ms = 0;
   double samples_per_s = 0;
+  bool fits =
+      true;  ///< The memory limit; a prediction for what does not fit tells what it would do.
 };
 
 struct PartitionResult {
@@ -56,7 +58,10 @@ struct PartitionResult {
   int idle_workers = 0;
 };
 
-/// Plans the training of a profiled model. `runtime`: predictions are simulated periods of the
+/// Plans the training of a profiled model. kAuto under `runtime`: of the search's plan, data
+/// parallelism on all workers and one worker, where they fit the memory, the one with the smallest
+/// predicted period (then with fewer workers), because the bound that the search minimises leaves
+/// out latency and waiting. `runtime`: predictions are simulated periods of the
 /// action lists, latency included; `arxiv`: they are its formulas. Throws kInvalidInput: a cluster
 /// of several levels or unequal speeds (not available yet), an unknown schedule, no plan that fits
 /// the memory (names the tightest layer, its stage's need and the smallest limit that works).

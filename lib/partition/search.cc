@@ -59,7 +59,7 @@ class Search {
   // never.
   int MostWorkers(const StageSums& sums, int replicas) const {
     if (!options_.memory_bytes) return workers_;
-    const int depth = StageMemory(sums, replicas).MaxInFlight(*options_.memory_bytes, workers_);
+    const int depth = MemoryEstimate(sums, replicas).MaxInFlight(*options_.memory_bytes, workers_);
     if (options_.one_in_flight) return depth >= 1 ? workers_ : 0;
     return static_cast<int>(std::min<int64_t>(workers_, int64_t{depth} * replicas));
   }
@@ -194,7 +194,7 @@ int64_t SmallestMemory(const CostGraph& graph, const SearchOptions& options) {
     for (const StageSums& sums : SumsFrom(graph, i)) {
       const int64_t* const after = &least[static_cast<size_t>(sums.end) * width];
       for (int m = 1; m <= max_replicas; ++m) {
-        const StageMemory memory(sums, m);
+        const MemoryEstimate memory(sums, m);
         for (int k = m; k <= n; ++k) {
           const int depth = options.one_in_flight ? 1 : (k + m - 1) / m;
           row[k] = std::min(row[k], std::max(memory.Bytes(depth), after[k - m]));

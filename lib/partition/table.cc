@@ -88,7 +88,8 @@ std::string FormatTable(const PartitionResult& result, const PartitionOptions& o
   out += Aligned(rows) + "\n";
   const auto row = [&](const std::string& name, const Prediction& prediction) {
     return Row{name, "", Milliseconds(prediction.minibatch_ms),
-               fmt::format("{:.4g}", prediction.samples_per_s)};
+               fmt::format("{:.4g}", prediction.samples_per_s),
+               prediction.fits ? "" : "does not fit the memory"};
   };
   out += Aligned({{"predicted", "", "minibatch", "samples/s"},
                   row("this plan", result.predicted),
@@ -98,8 +99,10 @@ std::string FormatTable(const PartitionResult& result, const PartitionOptions& o
   out += fmt::format("\nbound by {}: at best {} a minibatch\n", result.bound_by,
                      Milliseconds(result.bottleneck_ms));
   if (result.idle_workers > 0) {
-    out += fmt::format("{} of {} workers stay idle: more would not be faster\n",
-                       result.idle_workers, workers);
+    // With less choice, by a strategy or a memory limit, more workers might have been faster.
+    const bool best = options.strategy == Strategy::kAuto && !options.cluster.memory_bytes;
+    out += fmt::format("{} of {} workers stay idle{}\n", result.idle_workers, workers,
+                       best ? ": more would not be faster" : "");
   }
   return out;
 }

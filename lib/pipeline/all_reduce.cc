@@ -39,6 +39,7 @@ size_t AllReducer::StagingBytes(size_t replicas, size_t max_bytes) {
 }
 
 void AllReducer::Start(ReduceJob& job) {
+  PD_CHECK(job.done.done(), "an all-reduce started twice");
   job.done.Reset();
   Starter& starter = starters_[next_starter_++ % kMaxJobs];
   starter.reducer = this;

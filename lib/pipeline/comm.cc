@@ -90,10 +90,11 @@ void Comm::Wait(const Ticket& ticket, const WaitReason& reason) {
     before = now;
     const double waited_s = NsToS(counted);
     if (waited_s < report_s || ticket.done()) continue;
+    const bool receives = std::string_view(reason.action).substr(0, 7) == "receive";
     const std::string what = fmt::format(
         "{}: waiting for {:.0f} s to {}{}{}", role_, waited_s, reason.action,
         reason.minibatch < 0 ? "" : fmt::format(" of minibatch {}", reason.minibatch + 1),
-        reason.peer < 0 ? "" : fmt::format(" from rank {}", reason.peer));
+        reason.peer < 0 ? "" : fmt::format(" {} rank {}", receives ? "from" : "to", reason.peer));
     if (waited_s >= limits_.fail_s) {
       Stop();
       Throw(ErrorCode::kComm, "stalled: {}; giving up", what);
@@ -198,8 +199,8 @@ void Comm::SendText(int peer, const std::string& text) {
   Ticket head, body;
   Send(peer, kTagControl, &length, sizeof length, head);
   Send(peer, kTagControl, text.data(), text.size(), body);
-  Wait(head, {.action = "send control data to", .peer = peer});
-  Wait(body, {.action = "send control data to", .peer = peer});
+  Wait(head, {.action = "send control data", .peer = peer});
+  Wait(body, {.action = "send control data", .peer = peer});
 }
 
 std::string Comm::ReceiveText(int peer) {
@@ -214,20 +215,25 @@ std::string Comm::ReceiveText(int peer) {
   return text;
 }
 
+std::vector<std::string> Comm::Gather(const std::string& mine) {
+  if (rank_ != 0) {
+    SendText(0, mine);
+    return {};
+  }
+  std::vector<std::string> texts = {mine};
+  for (int r = 1; r < size_; ++r) texts.push_back(ReceiveText(r));
+  return texts;
+}
+
 std::vector<std::string> Comm::GatherAll(const std::string& mine) {
-  std::vector<std::string> texts(static_cast<size_t>(size_));
-  texts[static_cast<size_t>(rank_)] = mine;
+  std::vector<std::string> texts = Gather(mine);
   if (size_ == 1) return texts;
   std::string all;
-  if (rank_ == 0) {
-    for (int r = 1; r < size_; ++r) texts[static_cast<size_t>(r)] = ReceiveText(r);
-    for (const std::string& text : texts) {
-      const uint64_t length = text.size();
-      all.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
-    }
-  } else {
-    SendText(0, mine);
+  for (const std::string& text : texts) {
+    const uint64_t length = text.size();
+    all.append(reinterpret_cast<const char*>(&length), sizeof length).append(text);
   }
+  texts.resize(static_cast<size_t>(size_));
   all = Broadcast(all, 0);
   size_t at = 0;
   for (std::string& text : texts) {

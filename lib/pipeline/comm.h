@@ -93,6 +93,7 @@ class Comm {
   void SetRole(std::string role) { role_ = std::move(role); }
 
   /// Small blocking exchanges for set-up and drains; every worker of the run takes part.
+  std::vector<std::string> Gather(const std::string& mine);  ///< One text a rank; on rank 0 only.
   std::vector<std::string> GatherAll(const std::string& mine);  ///< One text a rank, on every rank.
   std::string Broadcast(const std::string& text, int root);
   void Barrier() { GatherAll(""); }

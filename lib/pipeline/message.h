@@ -11,7 +11,9 @@ namespace pd {
 struct MessageHeader {
   uint64_t sequence = 0;  ///< Segment and minibatch: SequenceOf.
   int64_t samples = 0;
-  int64_t tag = 0;
+  int64_t tensor = 0;  ///< TensorId.
+
+  bool operator==(const MessageHeader&) const = default;
 };
 static_assert(sizeof(MessageHeader) <= StageProgram::kHeaderBytes);
 

@@ -16,6 +16,7 @@ constexpr size_t kMinBucketBytes = 256 << 10;
 StageSetup::StageSetup(const PipelineSpec& spec, Backend& backend, int stage)
     : model_(spec.model),
       stage_(stage),
+      input_slots_(spec.shape.stages[stage].in_flight + (stage == 0 ? 0 : kReceiveAhead)),
       gradients_in_(spec.cut->Incoming(stage, true)),
       gradients_out_(spec.cut->Outgoing(stage, true)),
       outputs_(spec.cut->Outgoing(stage, false)) {
@@ -87,7 +88,7 @@ WorkerMemory StageSetup::Memory(const PipelineSpec& spec) const {
   memory.activations = in_flight * arena_bytes();
   memory.scratch = scratch_bytes();
   for (const TensorId t : full().inputs()) {
-    memory.messages += (in_flight + kReceiveAhead) * MessageBytes(t);
+    memory.messages += static_cast<size_t>(input_slots_) * MessageBytes(t);
   }
   for (const auto& list : {gradients_in_, gradients_out_}) {
     for (const int m : list)

@@ -32,6 +32,11 @@ struct WeightBucket {
   int first_layer = 0;        ///< In the stage: the bucket is complete when its gradient is.
 };
 
+/// Inputs are received this many minibatches ahead of those in flight; gradients, and gradients to
+/// be sent, have this many buffers.
+inline constexpr int kReceiveAhead = 2;
+inline constexpr int kGradientBuffers = 2;
+
 /// Bytes that one worker takes before the first minibatch.
 struct WorkerMemory {
   size_t weights = 0;      ///< All versions, and running statistics.
@@ -60,6 +65,8 @@ class StageSetup {
   const std::vector<int>& gradients_in() const { return gradients_in_; }
   const std::vector<int>& gradients_out() const { return gradients_out_; }
   const std::vector<int>& outputs() const { return outputs_; }
+  /// Buffers for the stage's inputs: one a minibatch in flight, and those received ahead.
+  int input_slots() const { return input_slots_; }
   /// All weights, the last layers' first: in the order in which their gradients come.
   const std::vector<WeightBucket>& buckets() const { return buckets_; }
   /// The most that replicas sum at once: a bucket, or the running statistics.
@@ -73,17 +80,12 @@ class StageSetup {
   void MakeBuckets(int layers);
 
   const Model* model_;
-  int stage_;
+  int stage_, input_slots_;
   std::vector<std::unique_ptr<ModelPlan>> plans_;
   std::unique_ptr<WeightLayout> weights_;
   std::vector<std::unique_ptr<StageProgram>> programs_;
   std::vector<int> gradients_in_, gradients_out_, outputs_;
   std::vector<WeightBucket> buckets_;
 };
-
-/// Inputs are received this many minibatches ahead of those in flight; gradients, and gradients to
-/// be sent, have this many buffers.
-inline constexpr int kReceiveAhead = 2;
-inline constexpr int kGradientBuffers = 2;
 
 }  // namespace pd

@@ -20,7 +20,8 @@ class WeightVersions {
   std::byte* At(int64_t version) const {
     return blocks_[static_cast<size_t>(base_ + version) % blocks_.size()].data();
   }
-  std::byte* newest() const { return At(0); }
+  /// Version 0: between segments the newest.
+  std::byte* start() const { return At(0); }
   /// A segment of `updates` updates has ended: its last version is the next one's version 0.
   void EndSegment(int64_t updates) { base_ += updates; }
 

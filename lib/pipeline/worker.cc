@@ -34,7 +34,7 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
   if (spec.momentum != 0) momentum_ = backend.Allocate(weights.params_bytes());
   state_ = backend.Allocate(weights.state_bytes());
   scratch_ = backend.Allocate(setup_.scratch_bytes());
-  weights.Initialise(*spec.model, backend, spec.seed, versions_.newest(), state_.data());
+  weights.Initialise(*spec.model, backend, spec.seed, versions_.start(), state_.data());
   for (int i = 0; i < in_flight_; ++i) arenas_.push_back(backend.Allocate(setup_.arena_bytes()));
   output_tickets_ = std::make_unique<Ticket[]>(arenas_.size() * setup_.outputs().size());
 
@@ -45,7 +45,7 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
     }
     input_tags_.push_back(tag);
   }
-  for (int i = 0; i < in_flight_ + kReceiveAhead; ++i)
+  for (int i = 0; i < setup_.input_slots(); ++i)
     inputs_.push_back(MakeSlot(setup_.full().inputs()));
   const auto tensors_of = [&](const std::vector<int>& messages) {
     std::vector<TensorId> tensors;
@@ -105,7 +105,6 @@ int Worker::PeerOf(int stage, int64_t b) const {
 }
 
 // ---- The segment.
-// ------------------------------------------------------------------------------------------
 
 void Worker::Run(const Segment& segment) {
   PD_CHECK(segment.loader != nullptr || stage_ > 0, "the input stage needs a loader");
@@ -116,7 +115,7 @@ void Worker::Run(const Segment& segment) {
   const std::vector<Action> actions =
       segment.training ? MakeActions(spec_.schedule, spec_.shape, stage_, replica_, minibatches_)
                        : MakeEvaluationActions(spec_.shape, stage_, replica_, minibatches_);
-  for (int64_t k = 0; k < in_flight_ + kReceiveAhead; ++k) PostInputs(k);
+  for (int64_t k = 0; k < setup_.input_slots(); ++k) PostInputs(k);
   for (int64_t k = 0; k < kGradientBuffers && segment.training; ++k) PostGradients(k);
   for (const Action& action : actions) {
     RunAction(action);
@@ -179,7 +178,6 @@ StageMemory Worker::MemoryOf(int64_t b, int64_t version) {
 }
 
 // ---- Forward.
-// ----------------------------------------------------------------------------------------------
 
 void Worker::PostInputs(int64_t k) {
   if (k >= local_minibatches_) return;
@@ -211,17 +209,23 @@ void Worker::ReceiveInputs(int64_t b) {
   for (size_t i = 0; i < slot.payloads.size(); ++i) {
     const BorderMessage& message = spec_.cut->messages[static_cast<size_t>(input_tags_[i])];
     comm_.Wait(slot.tickets[i], {"receive inputs", RunNumber(b), PeerOf(message.from, b)});
-    CheckHeader(slot.payloads[i], message.tag, b);
+    CheckMessage(slot.payloads[i], slot.tickets[i], message, b);
   }
 }
 
-void Worker::CheckHeader(const std::byte* payload, int tag, int64_t b) const {
+void Worker::CheckMessage(const std::byte* payload, const Ticket& ticket,
+                          const BorderMessage& message, int64_t b) const {
   MessageHeader header;
   std::memcpy(&header, payload - StageProgram::kHeaderBytes, sizeof header);
-  PD_CHECK(header.sequence == SequenceOf(segment_index_, b) && header.samples == SamplesIn(b) &&
-               header.tag == spec_.cut->messages[static_cast<size_t>(tag)].tensor,
-           "a message of another minibatch: expected {:x} with {} samples, found {:x} with {}",
-           SequenceOf(segment_index_, b), SamplesIn(b), header.sequence, header.samples);
+  const MessageHeader expected{SequenceOf(segment_index_, b), SamplesIn(b), message.tensor};
+  const size_t bytes =
+      StageProgram::kHeaderBytes + spec_.model->spec(message.tensor).Bytes(expected.samples);
+  PD_CHECK(
+      header == expected && ticket.bytes() == bytes,
+      "a message of another minibatch or size: expected {:x} of tensor {}, {} samples, {} bytes, "
+      "found {:x} of tensor {}, {} samples, {} bytes",
+      expected.sequence, expected.tensor, expected.samples, bytes, header.sequence, header.tensor,
+      header.samples, ticket.bytes());
 }
 
 void Worker::Forward(int64_t b, int64_t version) {
@@ -232,7 +236,7 @@ void Worker::Forward(int64_t b, int64_t version) {
       &output_tickets_[static_cast<size_t>(k) % arenas_.size() * setup_.outputs().size()];
   for (size_t i = 0; i < setup_.outputs().size(); ++i) {
     comm_.Wait(tickets[i],
-               {"send outputs before", RunNumber(b),
+               {"send earlier outputs,", RunNumber(b),
                 PeerOf(spec_.cut->messages[static_cast<size_t>(setup_.outputs()[i])].to, b)});
   }
   StageProgram& program = setup_.program(SamplesIn(b));
@@ -240,7 +244,7 @@ void Worker::Forward(int64_t b, int64_t version) {
   const StageMemory memory = MemoryOf(b, version);
   program.Forward(memory, *this);
   if (!program.losses().empty()) ReportLoss(program, b);
-  if (!segment_.training) PostInputs(k + in_flight_ + kReceiveAhead);
+  if (!segment_.training) PostInputs(k + setup_.input_slots());
 }
 
 void Worker::OutputReady(int output) {
@@ -280,7 +284,6 @@ void Worker::ReportLoss(const StageProgram& program, int64_t b) {
 }
 
 // ---- Backward.
-// ---------------------------------------------------------------------------------------------
 
 void Worker::PostGradients(int64_t k) {
   if (k >= local_minibatches_) return;
@@ -301,7 +304,7 @@ void Worker::ReceiveGradients(int64_t b) {
     const BorderMessage& message =
         spec_.cut->messages[static_cast<size_t>(setup_.gradients_in()[i])];
     comm_.Wait(slot.tickets[i], {"receive gradients", RunNumber(b), PeerOf(message.from, b)});
-    CheckHeader(slot.payloads[i], message.tag, b);
+    CheckMessage(slot.payloads[i], slot.tickets[i], message, b);
   }
 }
 
@@ -311,13 +314,13 @@ void Worker::Backward(int64_t b, int64_t version) {
   for (size_t i = 0; i < sent.payloads.size(); ++i) {
     const BorderMessage& message =
         spec_.cut->messages[static_cast<size_t>(setup_.gradients_out()[i])];
-    comm_.Wait(sent.tickets[i], {"send gradients before", RunNumber(b), PeerOf(message.to, b)});
+    comm_.Wait(sent.tickets[i], {"send earlier gradients,", RunNumber(b), PeerOf(message.to, b)});
   }
   StageProgram& program = setup_.program(SamplesIn(b));
   current_program_ = &program;
   SetRoundWeights(b / replicas_ * replicas_);
   program.Backward(MemoryOf(b, version), *this);
-  PostInputs(k + in_flight_ + kReceiveAhead);
+  PostInputs(k + setup_.input_slots());
   PostGradients(k + kGradientBuffers);
 }
 
@@ -376,7 +379,6 @@ void Worker::Update(int64_t first, int64_t version) {
 }
 
 // ---- The drain, and weights in and out.
-// --------------------------------------------------------------------
 
 void Worker::WaitForSends() {
   for (size_t i = 0; i < arenas_.size() * setup_.outputs().size(); ++i) {
@@ -386,9 +388,6 @@ void Worker::WaitForSends() {
     for (size_t i = 0; i < slot.payloads.size(); ++i) {
       comm_.Wait(slot.tickets[i], {.action = "finish sending gradients"});
     }
-  }
-  for (int64_t i = 0; i < kMetricsAhead; ++i) {
-    comm_.Wait(metrics_tickets_[static_cast<size_t>(i)], {.action = "report losses"});
   }
 }
 
@@ -408,7 +407,7 @@ const WeightLayout::Entry& EntryOf(const WeightLayout& weights, Worker::Kind kin
 
 void Worker::Export(Kind kind, size_t entry, void* dense) const {
   const WeightLayout::Entry& e = EntryOf(setup_.weights(), kind, entry);
-  const std::byte* block = kind == Kind::kParameters ? versions_.newest()
+  const std::byte* block = kind == Kind::kParameters ? versions_.start()
                            : kind == Kind::kMomentum ? momentum_.data()
                                                      : state_.data();
   backend_.ToDense(e.layout, block + e.offset, dense);
@@ -416,7 +415,7 @@ void Worker::Export(Kind kind, size_t entry, void* dense) const {
 
 void Worker::Import(Kind kind, size_t entry, const void* dense) {
   const WeightLayout::Entry& e = EntryOf(setup_.weights(), kind, entry);
-  std::byte* block = kind == Kind::kParameters ? versions_.newest()
+  std::byte* block = kind == Kind::kParameters ? versions_.start()
                      : kind == Kind::kMomentum ? momentum_.data()
                                                : state_.data();
   backend_.FromDense(e.layout, dense, block + e.offset);

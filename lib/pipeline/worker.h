@@ -86,7 +86,8 @@ class Worker final : private StageObserver {
   void WaitForSends();
   void AverageState();
 
-  void CheckHeader(const std::byte* payload, int tag, int64_t b) const;
+  void CheckMessage(const std::byte* payload, const Ticket& ticket, const BorderMessage& message,
+                    int64_t b) const;
   StageMemory MemoryOf(int64_t b, int64_t version);
   int64_t Local(int64_t b) const { return b / replicas_; }
   int64_t SamplesIn(int64_t b) const;

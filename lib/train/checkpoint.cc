@@ -17,6 +17,21 @@ namespace {
 
 std::string StageFile(size_t stage) { return fmt::format("stage-{:03}.safetensors", stage); }
 
+// While it lives, waiting long is no stall: a disk may be slow.
+class LongWaits {
+ public:
+  explicit LongWaits(Comm& comm) : comm_(comm), limits_(comm.limits()) {
+    comm_.SetLimits({.report_s = 60, .fail_s = 1e9});
+  }
+  ~LongWaits() { comm_.SetLimits(limits_); }
+  LongWaits(const LongWaits&) = delete;
+  LongWaits& operator=(const LongWaits&) = delete;
+
+ private:
+  Comm& comm_;
+  StallLimits limits_;
+};
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string directory, const Plan& plan, Comm& comm,
@@ -32,6 +47,13 @@ CheckpointWriter::CheckpointWriter(std::string directory, const Plan& plan, Comm
     std::filesystem::create_directories(directory_, error);
     if (!error && ::access(directory_.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
     if (error) Throw(ErrorCode::kIo, "--checkpoint: {}: {}", directory_, error.message());
+    // A manifest must never stand beside files of another run.
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
+      const std::string name = entry.path().filename().string();
+      PD_REQUIRE(name.rfind("epoch-", 0) != 0,
+                 "--checkpoint: {}: expected a directory without checkpoints, found {}", directory_,
+                 name);
+    }
   }
   if (comm_.rank() == 0) {
     reports_.resize(leaders_.size());
@@ -79,7 +101,12 @@ void CheckpointWriter::PlanFile() {
 }
 
 void CheckpointWriter::Begin(const CheckpointInfo& info) {
-  Finish();
+  if (begun_) {
+    const LongWaits patience(comm_);
+    Finish();
+    comm_.Barrier();
+  }
+  begun_ = true;
   info_ = info;
   open_ = true;
   if (comm_.rank() == 0) {
@@ -128,6 +155,7 @@ void CheckpointWriter::Poll() {
 }
 
 void CheckpointWriter::Finish() {
+  const LongWaits patience(comm_);
   if (thread_.joinable()) thread_.join();
   Poll();
   // Also of a report sent earlier: its memory is about to be used again, or to go away.

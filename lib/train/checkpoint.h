@@ -69,7 +69,7 @@ class CheckpointWriter {
   bool momentum_;
   std::vector<int> leaders_;  // rank of each stage's first replica
   CheckpointInfo info_;
-  bool open_ = false;
+  bool open_ = false, begun_ = false;
   int64_t lost_ = 0;
 
   std::vector<Piece> pieces_;

@@ -47,7 +47,6 @@ const std::vector<Field>& Fields() {
       {"checkpoint", &TrainConfig::checkpoint},
       {"progress", &TrainConfig::progress, 0, 0, {"auto", "always", "never"}},
       {"stall_timeout", &TrainConfig::stall_timeout, 0.1, 1e7},
-      {"check", &TrainConfig::check},
   };
   return fields;
 }
@@ -79,8 +78,6 @@ void TrainConfig::Merge(const JsonView& json) {
     } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
       this->*(*s) = view->String();
       if (!Fits(field, this->*(*s))) view->Fail(Expected(field));
-    } else {
-      this->*std::get<bool TrainConfig::*>(field.member) = view->Bool();
     }
   }
 }
@@ -97,16 +94,15 @@ void TrainConfig::Set(std::string_view key, std::string_view text, std::string_v
       PD_REQUIRE(!text.empty(), "{}: expected a text, found nothing", flag);
       PD_REQUIRE(Fits(field, text), "{}: expected {}, found \"{}\"", flag, Expected(field), text);
       this->*(*s) = text;
-    } else {
-      this->*std::get<bool TrainConfig::*>(field.member) = true;
     }
     return;
   }
   Throw(ErrorCode::kInternal, "no config key {}", key);
 }
 
-void TrainConfig::Validate() const {
-  PD_REQUIRE(check || !data.empty(),
+void TrainConfig::Validate(bool needs_data) const {
+  PD_REQUIRE(trace != "-", "--trace: expected a file, found \"-\"");
+  PD_REQUIRE(!needs_data || !data.empty(),
              "--data: expected a directory or \"synthetic\", found nothing");
 }
 

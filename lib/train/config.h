@@ -30,14 +30,14 @@ struct TrainConfig {
   std::string trace, checkpoint;  ///< Empty: none.
   std::string progress = "auto";
   double stall_timeout = 300;  ///< Seconds that a worker waits for another before the run fails.
-  bool check = false;
 
   /// Takes over the keys of a config/1 document. Refuses unknown keys and values out of range.
   void Merge(const JsonView& json);
   /// Sets one key from the text of a command-line flag; `flag` names it in a complaint.
   void Set(std::string_view key, std::string_view text, std::string_view flag);
   /// Refuses what cannot be together or is not available; called when all is merged.
-  void Validate() const;
+  /// `needs_data`: the run reads samples (--check does not).
+  void Validate(bool needs_data = true) const;
   /// config/1 with every key: what the run uses.
   std::string ToJson() const;
 };

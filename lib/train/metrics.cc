@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace pd {
 
@@ -52,9 +53,10 @@ const MinibatchMetrics* MetricsCollector::Wait() {
 }
 
 MetricsWriter::MetricsWriter(const std::string& path)
-    : path_(path.empty() ? "standard output" : path),
-      fd_(path.empty() ? STDOUT_FILENO
-                       : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+    : path_(path.empty() || path == "-" ? "standard output" : path),
+      fd_(path.empty() || path == "-"
+              ? STDOUT_FILENO
+              : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
   if (fd_ < 0) Throw(ErrorCode::kIo, "{}: cannot create: {}", path_, std::strerror(errno));
 }
 
@@ -66,13 +68,7 @@ void MetricsWriter::Write(std::string_view line) {
   fmt::memory_buffer buffer;  // short lines stay on the stack
   buffer.append(line.data(), line.data() + line.size());
   buffer.push_back('\n');
-  std::string_view rest(buffer.data(), buffer.size());
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) Throw(ErrorCode::kIo, "{}: cannot write: {}", path_, std::strerror(errno));
-    rest.remove_prefix(static_cast<size_t>(written));
-  }
+  WriteAll(fd_, {buffer.data(), buffer.size()}, path_);
 }
 
 std::string JsonNumber(double value) {

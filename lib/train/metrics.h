@@ -42,7 +42,7 @@ class MetricsCollector {
 /// JSON Lines: one strict JSON object an event, each line written whole.
 class MetricsWriter {
  public:
-  /// Empty path: standard output. Throws kIo.
+  /// Empty path or "-": standard output. Throws kIo.
   explicit MetricsWriter(const std::string& path);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;

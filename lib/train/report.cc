@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/units.h"
@@ -20,7 +19,6 @@ std::string RankInfo::Pack() const {
                {"replica", replica},
                {"host", host},
                {"device", device},
-               {"libraries", libraries},
                {"threads", threads},
                {"cores", cores},
                {"host_cores", host_cores},
@@ -37,7 +35,6 @@ RankInfo RankInfo::Unpack(const std::string& text) {
   info.replica = j["replica"];
   info.host = j["host"];
   info.device = j["device"];
-  info.libraries = j["libraries"];
   info.threads = j["threads"];
   info.cores = j["cores"];
   info.host_cores = j["host_cores"];

@@ -13,7 +13,7 @@ namespace pd {
 /// What one rank tells of itself at the start.
 struct RankInfo {
   int rank = 0, stage = -1, replica = 0;
-  std::string host, device, libraries;
+  std::string host, device;
   int threads = 1;
   int cores = 1, host_cores = 1;  ///< That the process may use; that the host has.
   int in_flight = 0;

@@ -85,7 +85,7 @@ std::string ReadTexts(const TrainArguments& arguments) {
     std::replace(flag.begin(), flag.end(), '_', '-');
     config.Set(key, text, flag);
   }
-  config.Validate();
+  config.Validate(!arguments.check);
   const std::string name = arguments.plan == "-" ? "standard input" : arguments.plan;
   const std::string text = ReadFile(arguments.plan);
   Parse(text, name, config.ToJson());  // refuses here, on the rank that has the file
@@ -103,6 +103,8 @@ std::vector<std::string> Together(Comm& comm, const std::function<std::string()>
     mine = fmt::format("{}{}", static_cast<int>(e.code()), e.what());
   } catch (const std::bad_alloc&) {
     mine = fmt::format("{}out of memory", static_cast<int>(ErrorCode::kDevice));
+  } catch (const std::exception& e) {
+    mine = fmt::format("{}{}", static_cast<int>(ErrorCode::kDevice), e.what());
   }
   std::vector<std::string> all = comm.GatherAll(mine);
   for (size_t r = 0; r < all.size(); ++r) {

@@ -25,6 +25,7 @@ class CollectiveError : public Error {
 struct TrainArguments {
   std::string plan;    ///< Path, "-" for standard input.
   std::string config;  ///< Path of a config/1 document, or empty.
+  bool check = false;  ///< --check: nothing is trained.
   std::vector<std::pair<std::string, std::string>> flags;  ///< Config keys and their texts.
 };
 

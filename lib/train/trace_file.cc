@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 
 namespace pd {
 namespace {
@@ -83,11 +84,14 @@ TraceFile::TraceFile(std::string path, const std::vector<std::string>& roles)
 
 void TraceFile::Write(const std::string& text) {
   const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  const bool ok =
-      fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (!ok) Throw(ErrorCode::kIo, "{}: cannot write: {}", path_, std::strerror(error));
+  if (fd < 0) Throw(ErrorCode::kIo, "{}: cannot open: {}", path_, std::strerror(errno));
+  try {
+    WriteAll(fd, text, path_);
+  } catch (const Error&) {
+    ::close(fd);
+    throw;
+  }
+  ::close(fd);
 }
 
 std::string TraceFile::Pack(Trace& compute, Trace& messages, int64_t offset_ns) {

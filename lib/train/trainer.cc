@@ -72,6 +72,13 @@ std::vector<std::string> CostWarnings(const Agreement& agreement) {
   return {};
 }
 
+std::unique_ptr<Backend> MakeTrainingBackend(const TrainConfig& config) {
+  auto backend = MakeBackend(config.device, static_cast<int>(config.threads));
+  PD_REQUIRE(backend->dtype() == DType::kF32, "--device: expected one that trains in f32, found {}",
+             config.device);
+  return backend;
+}
+
 // The data set of a run as every rank needs to know it.
 struct DataInfo {
   int64_t train = 0, test = 0;
@@ -89,7 +96,7 @@ class Run {
         role_(RoleOf(agreement_.plan, comm_.rank())),
         progress_(config_.progress) {}
 
-  int Execute() {
+  int Execute(const std::function<void(const std::exception&)>& on_failure) {
     try {
       CheckWorld();
       OpenTheData();
@@ -97,8 +104,12 @@ class Run {
       Announce();
       for (epoch_ = 0; epoch_ < config_.epochs && !reached_; ++epoch_) TrainEpoch();
       return Finish();
-    } catch (...) {
+    } catch (const CollectiveError&) {
       comm_.Stop();  // before the memory that messages arrive in goes away
+      throw;
+    } catch (const std::exception& e) {
+      if (on_failure) on_failure(e);
+      comm_.Stop();
       throw;
     }
   }
@@ -122,6 +133,7 @@ class Run {
   void LogTrain();
   RankTotals Totals() const;
   int Finish();
+  void ReportEnd(const std::vector<std::string>& packed);
   double TimeS() const { return NsToS(NowNs() - start_ns_); }
 
   Comm comm_;
@@ -140,7 +152,7 @@ class Run {
 
   // Training so far, the same on every rank.
   int64_t epoch_samples_ = 0;
-  int64_t epoch_ = 0, segment_ = 0, trained_ = 0, evaluated_ = 0;
+  int64_t epoch_ = 0, segment_ = 0, trained_ = 0;
   bool reached_ = false;
   RankTotals totals_;
 
@@ -154,7 +166,7 @@ class Run {
   std::unique_ptr<MetricsCollector> collector_;
   Progress progress_;
   int64_t start_ns_ = 0, segment_start_ns_ = 0, train_ns_ = 0;
-  double loss_sum_ = 0, accuracy_ = -1, loss_ = 0, time_to_accuracy_s_ = -1, rate_ = 0;
+  double loss_sum_ = 0, accuracy_ = -1, time_to_accuracy_s_ = -1;
   int64_t loss_samples_ = 0, metrics_minibatch_ = 0, logged_ns_ = 0;
 };
 
@@ -192,8 +204,8 @@ void Run::OpenTheData() {
   const Json info = Json::parse(all[static_cast<size_t>(readers[0])]);
   data_ = {.train = info["train"], .test = info["test"], .description = info["about"]};
   epoch_samples_ = data_.train;
-  if (config_.minibatches > 0) {
-    epoch_samples_ = std::min(epoch_samples_, config_.minibatches * spec_.batch_size);
+  if (config_.minibatches > 0 && config_.minibatches < MinibatchesPerEpoch()) {
+    epoch_samples_ = config_.minibatches * spec_.batch_size;
   }
   for (const int64_t rest : {epoch_samples_ % spec_.batch_size, data_.test % spec_.batch_size}) {
     const auto& known = spec_.short_batches;
@@ -208,13 +220,12 @@ void Run::TakeMemory() {
                 .stage = -1,
                 .replica = 0,
                 .host = agreement_.hosts[comm_.rank()],
-                .device = "",
-                .libraries = ""};
+                .device = ""};
   const std::vector<std::string> all = Together(comm_, [&] {
     if (!role_) return info.Pack();
     info.cores = UsableCores();
     info.host_cores = HostCores();
-    backend_ = MakeBackend(config_.device, static_cast<int>(config_.threads));
+    backend_ = MakeTrainingBackend(config_);
     worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
     if (role_->first == 0) {
       train_loader_ = std::make_unique<Loader>(*source_.train, spec_.batch_size, kReadAhead);
@@ -223,7 +234,6 @@ void Run::TakeMemory() {
     info.stage = role_->first;
     info.replica = role_->second;
     info.device = std::string(backend_->kind());
-    info.libraries = backend_->libraries();
     info.threads = backend_->threads();
     info.in_flight = spec_.shape.stages[static_cast<size_t>(role_->first)].in_flight;
     info.memory_bytes = static_cast<int64_t>(worker_->setup().Memory(spec_).total());
@@ -366,7 +376,7 @@ void Run::TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& o
 void Run::AppendTrace(std::string_view prefix) {
   if (config_.trace.empty()) return;
   const std::vector<std::string> slices =
-      comm_.GatherAll(TraceFile::Pack(compute_trace_, message_trace_, clock_offset_ns_));
+      comm_.Gather(TraceFile::Pack(compute_trace_, message_trace_, clock_offset_ns_));
   if (IsRoot()) trace_file_->Append(slices, prefix);
 }
 
@@ -377,7 +387,6 @@ void Run::BetweenActions() {
 }
 
 void Run::TakeMetrics(const MinibatchMetrics& metrics) {
-  if (start_ns_ == 0) return;
   ++metrics_minibatch_;
   loss_sum_ += metrics.loss_sum;
   loss_samples_ += metrics.samples;
@@ -387,13 +396,13 @@ void Run::TakeMetrics(const MinibatchMetrics& metrics) {
 
 void Run::LogTrain() {
   const int64_t now = NowNs();
-  loss_ = loss_sum_ / static_cast<double>(loss_samples_);
-  rate_ = static_cast<double>(loss_samples_) / std::max(1e-9, NsToS(now - logged_ns_));
-  writer_->Train(epoch_ + 1, metrics_minibatch_, loss_, rate_, TimeS());
+  const double loss = loss_sum_ / static_cast<double>(loss_samples_);
+  const double rate = static_cast<double>(loss_samples_) / std::max(1e-9, NsToS(now - logged_ns_));
+  writer_->Train(epoch_ + 1, metrics_minibatch_, loss, rate, TimeS());
   const double done = static_cast<double>(epoch_ * MinibatchesPerEpoch() + metrics_minibatch_);
   const double left = static_cast<double>(config_.epochs * MinibatchesPerEpoch()) - done;
-  progress_.Show(epoch_ + 1, config_.epochs, metrics_minibatch_, MinibatchesPerEpoch(), loss_,
-                 accuracy_, rate_, TimeS() / done * left);
+  progress_.Show(epoch_ + 1, config_.epochs, metrics_minibatch_, MinibatchesPerEpoch(), loss,
+                 accuracy_, rate, TimeS() / done * left);
   loss_sum_ = 0;
   loss_samples_ = 0;
   logged_ns_ = now;
@@ -432,12 +441,12 @@ void Run::Evaluate(int64_t minibatch) {
   while (IsRoot() && take(collector_->Wait())) {
   }
   if (IsRoot()) {
-    loss_ = loss / static_cast<double>(data_.test);
+    loss /= static_cast<double>(data_.test);
     accuracy_ = correct / static_cast<double>(data_.test);
-    writer_->Eval(epoch_ + 1, minibatch, loss_, accuracy_, TimeS(), NsToS(train_ns_));
+    writer_->Eval(epoch_ + 1, minibatch, loss, accuracy_, TimeS(), NsToS(train_ns_));
     progress_.Clear();
     Log("epoch {}, minibatch {}: test loss {:.4f}, accuracy {:.4f}, {:.1f} s of training",
-        epoch_ + 1, minibatch, loss_, accuracy_, NsToS(train_ns_));
+        epoch_ + 1, minibatch, loss, accuracy_, NsToS(train_ns_));
     reached_ = config_.target_accuracy > 0 && accuracy_ >= config_.target_accuracy;
     if (reached_) time_to_accuracy_s_ = NsToS(train_ns_);
   }
@@ -455,14 +464,21 @@ RankTotals Run::Totals() const {
 }
 
 int Run::Finish() {
-  if (checkpoints_) checkpoints_->Finish();
   if (const int64_t dropped = compute_trace_.dropped() + message_trace_.dropped(); dropped > 0) {
     Warn("the trace lacks {} slices: {} fit between two evaluations; see --eval-every", dropped,
          kTraceSlices);
   }
-  const std::vector<std::string> packed = comm_.GatherAll(Totals().Pack());
+  const std::vector<std::string> packed = comm_.Gather(Totals().Pack());
+  if (IsRoot()) ReportEnd(packed);
   const int status = config_.target_accuracy > 0 && !reached_ ? 3 : 0;
-  if (!IsRoot()) return status;
+  if (checkpoints_ == nullptr) return status;
+  checkpoints_->Finish();
+  if (checkpoints_->lost() == 0) return status;
+  Log("{} of {} checkpoints could not be written", checkpoints_->lost(), epoch_);
+  return status != 0 ? status : 1;
+}
+
+void Run::ReportEnd(const std::vector<std::string>& packed) {
   if (trace_file_) trace_file_->Close();
   const double minibatch_ms =
       NsToMs(train_ns_) / static_cast<double>(std::max<int64_t>(1, trained_));
@@ -498,23 +514,24 @@ int Run::Finish() {
   writer_->Write(event.dump());
   progress_.Clear();
   Log("done:\n{}", EndTable(ranks, minibatch_ms, predicted_ms));
-  if (checkpoints_ == nullptr || checkpoints_->lost() == 0) return status;
-  Log("{} of {} checkpoints could not be written", checkpoints_->lost(), epoch_);
-  return status != 0 ? status : 1;
 }
 
 }  // namespace
 
-int RunTraining(const TrainArguments& arguments, Transport& transport) {
-  return Run(arguments, transport).Execute();
+int RunTraining(const TrainArguments& arguments, Transport& transport,
+                const std::function<void(const std::exception&)>& on_failure) {
+  return Run(arguments, transport).Execute(on_failure);
 }
 
 void CheckPlan(const TrainArguments& arguments) {
   const Agreement agreement = ReadArguments(arguments);
   const Cut cut = CutOf(agreement);
   const PipelineSpec spec = MakeSpec(agreement, cut);
-  const std::unique_ptr<Backend> backend =
-      MakeBackend(agreement.config.device, static_cast<int>(agreement.config.threads));
+  const std::unique_ptr<Backend> backend = MakeTrainingBackend(agreement.config);
+  std::vector<int64_t> memory;  // of a worker of each stage
+  for (int s = 0; s < cut.num_stages(); ++s) {
+    memory.push_back(static_cast<int64_t>(StageSetup(spec, *backend, s).Memory(spec).total()));
+  }
   std::vector<RankInfo> ranks;
   for (int rank = 0; rank < agreement.plan.world_size(); ++rank) {
     RankInfo info;
@@ -528,8 +545,7 @@ void CheckPlan(const TrainArguments& arguments) {
       info.cores = UsableCores();
       info.host_cores = HostCores();
       info.in_flight = spec.shape.stages[static_cast<size_t>(role->first)].in_flight;
-      info.memory_bytes =
-          static_cast<int64_t>(StageSetup(spec, *backend, role->first).Memory(spec).total());
+      info.memory_bytes = memory[static_cast<size_t>(role->first)];
     }
     ranks.push_back(info);
   }

@@ -62,12 +62,36 @@ TEST_CASE("memory counts versions, stashes, inputs, gradients, momentum and buff
   std::vector<LayerCost> layers = Skip();
   layers[2].stash_bytes = 7;
   const CostGraph graph = MakeCostGraph(layers);
-  const StageMemory memory(SumsFrom(graph, 2)[0], 2);  // {c}: in 200, out 30, weights 100.
-  CHECK(memory.Bytes(3) == 3 * (100 + 7 + 200) + 100 + 100 + 50 + 2 * (30 + 30 + 200) + 2 * 30);
+  const MemoryEstimate memory(SumsFrom(graph, 2)[0], 2);  // {c}: in 200, out 30, weights 100.
+  CHECK(memory.Bytes(3) == 3 * (100 + 7 + 200 + 30) + 100 + 100 + 32 * 100 + 2 * 200 /* ahead */ +
+                               2 * (30 + 200) /* gradients */ + 2 * 30);
   CHECK(memory.MaxInFlight(memory.Bytes(3), 100) == 3);
   CHECK(memory.MaxInFlight(memory.Bytes(3) - 1, 100) == 2);
   CHECK(memory.MaxInFlight(memory.Bytes(0) - 1, 100) == 0);
   CHECK(memory.MaxInFlight(INT64_MAX, 5) == 5);
+}
+
+TEST_CASE("an all-reduce takes 32 parts of at most 60 KiB from each replica") {
+  std::vector<LayerCost> layers = Skip();
+  for (LayerCost& layer : layers) layer.parameter_bytes = 1 << 20;
+  const StageSums all = SumsFrom(MakeCostGraph(layers), 0)[3];
+  CHECK(MemoryEstimate(all, 4).fixed - MemoryEstimate(all, 1).fixed == 32 * 4 * (60 << 10));
+  // A bucket of a layer and less than 256 KiB before it.
+  CHECK(MemoryEstimate(all, 64).fixed - MemoryEstimate(all, 1).fixed ==
+        32 * ((1 << 20) + (256 << 10)));
+}
+
+TEST_CASE("graph inputs of known size take memory where they are read, all of them in stage 0") {
+  const CostGraph graph = MakeCostGraph(Skip(), {{"image", 5000}, {"label", 7}});
+  const CostGraph without = MakeCostGraph(Skip());
+  CHECK(SumsFrom(graph, 0)[0].graph_input_bytes == 5007);
+  CHECK(SumsFrom(graph, 1)[1].graph_input_bytes == 0);
+  CHECK(SumsFrom(graph, 1)[2].graph_input_bytes == 7);
+  CHECK(SumsFrom(graph, 1)[2].in_bytes == SumsFrom(without, 1)[2].in_bytes);
+  const auto bytes = [](const CostGraph& of) {
+    return MemoryEstimate(SumsFrom(of, 0)[0], 1).Bytes(3);
+  };
+  CHECK(bytes(graph) - bytes(without) == (3 + 2) * 5007);
 }
 
 TEST_CASE("profiles whose times add up to nothing or to the absurd are refused") {

@@ -23,21 +23,84 @@ Profile RandomProfile(uint32_t seed, int layers, bool branches = true) {
 }
 
 TEST_CASE(
-    "a plan is never worse than data parallel, model parallel or straight under its cost model") {
-  for (const CostModel model : {CostModel::kRuntime, CostModel::kArxiv}) {
-    for (uint32_t seed = 0; seed < 40; ++seed) {
-      CAPTURE(seed);
-      const Profile profile = RandomProfile(seed, 10);
-      PartitionOptions options = Options(5, 400'000);
-      options.cost_model = model;
-      const double best = Partition(profile, options).bottleneck_ms;
-      for (const Strategy strategy :
-           {Strategy::kDataParallel, Strategy::kModelParallel, Strategy::kStraight}) {
-        options.strategy = strategy;
-        CHECK(best <= Partition(profile, options).bottleneck_ms);
-      }
+    "an arxiv plan is never worse than data parallel, model parallel or straight by its formulas") {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    const Profile profile = RandomProfile(seed, 10);
+    PartitionOptions options = Options(5, 400'000);
+    options.cost_model = CostModel::kArxiv;
+    const double best = Partition(profile, options).bottleneck_ms;
+    for (const Strategy strategy :
+         {Strategy::kDataParallel, Strategy::kModelParallel, Strategy::kStraight}) {
+      options.strategy = strategy;
+      CHECK(best <= Partition(profile, options).bottleneck_ms);
     }
   }
+}
+
+TEST_CASE("a runtime plan is never predicted to be slower than data parallelism or one worker") {
+  int one = 0, all = 0, others = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const Profile profile = RandomProfile(seed, 10);
+    PartitionOptions options = Options(5, 400'000 * (1 + seed % 3));
+    options.cluster.levels[0].latency_ms = seed % 4 * 30;
+    const PartitionResult result = Partition(profile, options);
+    const double most = result.predicted.minibatch_ms * (1 - 1e-9);
+    CHECK(most <= result.data_parallel.minibatch_ms);
+    CHECK(most <= result.one_worker.minibatch_ms);
+    ++(result.idle_workers == 4 ? one : result.stages.size() == 1 ? all : others);
+  }
+  CHECK(one > 0);
+  CHECK(others > 0);
+}
+
+TEST_CASE("where latency eats all gain, one worker trains alone") {
+  Profile profile;
+  profile.batch_size = 8;
+  for (const char* const name : {"a", "b"}) {
+    LayerCost layer;
+    layer.name = name;
+    layer.forward_ms = layer.backward_ms = 0.5;
+    layer.activation_bytes = layer.parameter_bytes = 4;
+    profile.layers.push_back(layer);
+  }
+  PartitionOptions options = Options(2, 1e9);
+  CHECK(Partition(profile, options).idle_workers == 0);
+  options.cluster.levels[0].latency_ms = 10;
+  const PartitionResult result = Partition(profile, options);
+  CHECK(result.idle_workers == 1);
+  REQUIRE(result.plan.stages.size() == 1);
+  CHECK(result.plan.stages[0].workers == std::vector<int>{0});
+  CHECK(result.predicted.minibatch_ms == Approx(2));
+  CHECK(result.bottleneck_ms == Approx(2));
+  CHECK_THAT(FormatTable(result, options),
+             ContainsSubstring("1 of 2 workers stay idle: more would not be faster"));
+}
+
+TEST_CASE("the table marks what does not fit the memory, and claims no optimum within a limit") {
+  Profile profile;
+  profile.batch_size = 8;
+  for (const char* const name : {"a", "b"}) {
+    LayerCost layer;
+    layer.name = name;
+    layer.forward_ms = layer.backward_ms = 0.5;
+    layer.activation_bytes = 4;
+    layer.parameter_bytes = 1'000'000;
+    profile.layers.push_back(layer);
+  }
+  PartitionOptions options = Options(3, 1e9);
+  options.cluster.memory_bytes = 5'000'000;  // One worker would need 6 MB: weights three times.
+  const PartitionResult result = Partition(profile, options);
+  CHECK(result.plan.stages.size() == 2);
+  CHECK_FALSE(result.data_parallel.fits);
+  CHECK_FALSE(result.one_worker.fits);
+  CHECK(result.predicted.fits);
+  const std::string table = FormatTable(result, options);
+  CHECK_THAT(table, ContainsSubstring("does not fit the memory"));
+  CHECK_THAT(table, ContainsSubstring("1 of 3 workers stay idle\n"));
+  options.cluster.memory_bytes.reset();
+  CHECK_THAT(FormatTable(Partition(profile, options), options), !ContainsSubstring("does not fit"));
 }
 
 TEST_CASE(

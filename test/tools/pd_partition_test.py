@@ -128,8 +128,9 @@ class PdPartition(unittest.TestCase):
         self.refused([*two, "--strategy", "straigt"], "did you mean \"straight\"?")
         self.refused([*two, "--cost-model", "exact"], "runtime, arxiv")
         self.refused([*two, "--schedule", "gpipe"], "--schedule", "1f1b")
-        self.refused([*two, "--simulate", "9"], "--simulate")
-        self.refused([], "PROFILE")
+        self.refused([*two, "--simulate", "9"], "--simulate is not available yet")
+        self.refused([*two, "--trace", "trace.json"], "--trace is not available yet")
+        self.refused([], "profile")
 
     def test_no_plan_fits_the_memory(self):
         args = [self.profile, "-n", "2", "--bandwidth", "1Gbps", "--memory"]
@@ -161,7 +162,9 @@ class PdPartition(unittest.TestCase):
         self.assertIn(nothing, done.stderr)
 
     def test_help_has_examples_and_version_names_the_libraries(self):
-        self.assertIn("Examples:", self.run_tool("--help").stdout)
+        text = self.run_tool("--help").stdout
+        for words in ("examples:", "exit status: 0 done", "--bandwidth RATE"):
+            self.assertIn(words, text)
         version = self.run_tool("--version")
         self.assertEqual(version.returncode, 0)
         self.assertIn("nlohmann", version.stdout)
