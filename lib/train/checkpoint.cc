@@ -49,10 +49,9 @@ CheckpointWriter::CheckpointWriter(std::string directory, const Plan& plan, Comm
     if (error) Throw(ErrorCode::kIo, "--checkpoint: {}: {}", directory_, error.message());
     // A manifest must never stand beside files of another run.
     for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
-      const std::string name = entry.path().filename().string();
-      PD_REQUIRE(name.rfind("epoch-", 0) != 0,
+      PD_REQUIRE(!std::filesystem::exists(entry.path() / "manifest.json"),
                  "--checkpoint: {}: expected a directory without checkpoints, found {}", directory_,
-                 name);
+                 entry.path().filename().string());
     }
   }
   if (comm_.rank() == 0) {

@@ -140,6 +140,14 @@ TEST_CASE("a stage that cannot be written leaves that checkpoint without a manif
   CHECK(std::filesystem::exists(folder / "c/epoch-000002/manifest.json"));
 }
 
+TEST_CASE("a directory that holds a checkpoint is refused, so that files of two runs never mix") {
+  const Scratch folder;
+  NamedCase named = OracleCases("ref")[0];
+  TrainAndSave(named.c, folder / "c");
+  CHECK_THROWS_WITH(TrainAndSave(named.c, folder / "c"),
+                    ContainsSubstring("without checkpoints, found epoch-00000"));
+}
+
 TEST_CASE("the test's own CRC is the standard one") { CHECK(Crc32("123456789") == "cbf43926"); }
 
 }  // namespace
