@@ -100,6 +100,7 @@ void Run(const Flags& flags, const std::string& command) {
   options.schedule = flags.schedule;
   pd::CheckSchedule(flags.schedule);
   options.command = command;
+  pd::RefuseOverwrite(flags.profile, flags.output, "-o");
   const std::string file = flags.profile == "-" ? "standard input" : flags.profile;
   const auto profile = pd::ReadProfile(pd::JsonView::Parse(pd::ReadFile(flags.profile), file));
   const pd::PartitionResult result = pd::Partition(profile, options);

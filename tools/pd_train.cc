@@ -1,6 +1,7 @@
 // pd-train: trains the plan's model over the workers of an MPI job. Flags become TrainArguments;
 // lib/train does the rest.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <new>
@@ -128,6 +129,7 @@ int main(int argc, char** argv) {
       Environment("OMPI_COMM_WORLD_RANK", Environment("SLURM_PROCID", "0").c_str());
   const bool first = rank == "0";
   const bool speaks = first || Environment("OMPI_NUM_APP_CTX", "1") != "1";
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of metrics that goes away is an error like any other
   pd::SetLogPrefix(first ? "pd-train" : "pd-train: rank " + rank);
   int status = 0;
   bool check = false;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "base/error.h"
 
@@ -18,6 +19,13 @@ void WriteAll(int fd, std::string_view text, const std::string& path) {
     if (written < 0) Throw(ErrorCode::kIo, "{}: cannot write: {}", path, std::strerror(errno));
     text.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+void RefuseOverwrite(const std::string& input, const std::string& output, std::string_view flag) {
+  std::error_code error;  // a file that is not there yet is no other
+  const bool same = !input.empty() && !output.empty() && output != "-" &&
+                    (input == output || std::filesystem::equivalent(input, output, error));
+  PD_REQUIRE(!same, "{}: expected another file than the input {}, found {}", flag, input, output);
 }
 
 std::string ReadFile(const std::string& path) {

@@ -10,6 +10,10 @@ namespace pd {
 /// (kInvalidInput, naming path and reason).
 std::string ReadFile(const std::string& path);
 
+/// Refuses (kInvalidInput) an output that would overwrite an input: `output`, given by `flag`, is
+/// the same file as `input`. Empty names and "-" are no files.
+void RefuseOverwrite(const std::string& input, const std::string& output, std::string_view flag);
+
 /// Writes all of `text` to the open file `fd`; `path` names it in a complaint. Throws kIo.
 void WriteAll(int fd, std::string_view text, const std::string& path);
 

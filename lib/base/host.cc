@@ -41,6 +41,13 @@ int UsableCores() {
 
 int HostCores() { return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)); }
 
+std::string MachineId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
 int64_t PeakMemoryBytes() {
   std::ifstream status("/proc/self/status");
   std::string line;

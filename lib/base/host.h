@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace pd {
 
 /// Cores that this process may run on, and cores of the host.
 int UsableCores();
 int HostCores();
+
+/// Names the machine: the same in all containers and network namespaces of one.
+std::string MachineId();
 
 /// Bytes of main memory that programs can take without swapping, as the system and a container's
 /// limit tell; INT64_MAX where neither does.

@@ -84,12 +84,13 @@ class Planner {
     result.model_parallel = Predict(straight, std::vector<int>(straight.size(), 1));
     result.one_worker = Predict(one, {1});
     if (options_.strategy == Strategy::kAuto && rule_.model == CostModel::kRuntime) {
-      for (const auto& [rival, prediction] :
-           {std::pair(&all, &result.data_parallel), std::pair(&one, &result.one_worker)}) {
-        if (!IsBetter(*rival, *prediction, stages, result.predicted)) continue;
-        stages = *rival;
-        depths = {1};
-        result.predicted = *prediction;
+      for (const std::vector<StageChoice>& rival : Rivals()) {
+        const std::vector<int> rival_depths = Depths(rival, false);
+        const Prediction prediction = Predict(rival, rival_depths);
+        if (!IsBetter(rival, prediction, stages, result.predicted)) continue;
+        stages = rival;
+        depths = rival_depths;
+        result.predicted = prediction;
       }
     }
     Bound(stages, result);
@@ -104,14 +105,33 @@ class Planner {
     return workers;
   }
 
-  // Whether `rival` should replace `stages`: faster, or as fast (but for rounding) on fewer
-  // workers.
+  // What the simulation compares with the search's optimum, which a bound has chosen: the best
+  // straight plan, the best plans on fewer workers, data parallelism, one worker.
+  std::vector<std::vector<StageChoice>> Rivals() const {
+    constexpr int kFew = 8;  // workers, up to which every smaller number is tried
+    std::vector<std::vector<StageChoice>> rivals;
+    const auto add = [&](const SearchOptions& search) {
+      if (auto found = FindBestPlan(graph_, search)) rivals.push_back(found->stages);
+    };
+    rivals.push_back({{0, graph_.size(), workers_}});
+    add(Search(/*replicate=*/false, /*one_in_flight=*/false));
+    for (int workers = workers_ - 1; workers > 1 && workers_ <= kFew; --workers) {
+      SearchOptions search = Search(/*replicate=*/true, /*one_in_flight=*/false);
+      search.max_workers = workers;
+      add(search);
+    }
+    rivals.push_back({{0, graph_.size(), 1}});
+    return rivals;
+  }
+
+  // Whether `rival` should replace `stages`: faster, or on fewer workers and slower by nothing that
+  // counts.
   static bool IsBetter(const std::vector<StageChoice>& rival, const Prediction& rivals,
                        const std::vector<StageChoice>& stages, const Prediction& own) {
-    constexpr double kRounding = 1e-9;
+    constexpr double kRounding = 1e-9, kNothing = 1e-3;
     if (!rivals.fits) return false;
     if (rivals.minibatch_ms < own.minibatch_ms * (1 - kRounding)) return true;
-    return rivals.minibatch_ms <= own.minibatch_ms * (1 + kRounding) &&
+    return rivals.minibatch_ms <= own.minibatch_ms * (1 + kNothing) &&
            Workers(rival) < Workers(stages);
   }
 

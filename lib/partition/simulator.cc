@@ -154,7 +154,7 @@ class Simulator {
   void StartBackward(double now, Worker& worker, int64_t minibatch) {
     const int s = worker.stage;
     const auto& stage = pipeline_.stages[s];
-    if (s == 0) done_[minibatch] = now + stage.backward_ms;
+    done_[minibatch] = std::max(done_[minibatch], now + stage.backward_ms);
     const int64_t replicas = shape_.stages[s].replicas;
     const int64_t round = minibatch / replicas * replicas;
     double end = now + stage.backward_ms;
@@ -176,7 +176,7 @@ class Simulator {
   const PipelineShape& shape_;
   const SimulatedPipeline& pipeline_;
   int64_t minibatches_;
-  std::vector<double> done_;  // End of each minibatch's backward at stage 0.
+  std::vector<double> done_;  // End of each minibatch's last backward, at whichever stage.
   std::vector<Worker> workers_;
   std::vector<int> first_;  // For each stage, its first worker.
   std::vector<std::vector<const SimulatedPipeline::Message*>> outgoing_;  // [2 · stage + gradient]
@@ -193,7 +193,9 @@ SimulatedPipeline MakePipeline(const CostGraph& graph, const std::vector<StageCh
   SimulatedPipeline pipeline;
   pipeline.latency_ms = latency_ms;
   const size_t count = stages.size();
-  std::vector<int64_t> outputs(count * count, 0), gradients(count * count, 0);  // [from][to] both
+  // Bytes [from][to]; -1 where nothing goes: a tensor of no bytes is waited for like any other.
+  std::vector<int64_t> outputs(count * count, -1), gradients(count * count, -1);
+  const auto add = [](int64_t& bytes, int64_t more) { bytes = std::max<int64_t>(bytes, 0) + more; };
   std::vector<int> stage_of(static_cast<size_t>(graph.size()), 0);
   for (size_t s = 0; s < count; ++s) {
     SimulatedPipeline::Stage stage;
@@ -221,16 +223,16 @@ SimulatedPipeline MakePipeline(const CostGraph& graph, const std::vector<StageCh
     for (const int consumer : layer.consumers) {
       const int to = stage_of[consumer];
       if (to == from) continue;
-      if (to != reader) outputs[from * count + to] += layer.activation_bytes;
+      if (to != reader) add(outputs[from * count + to], layer.activation_bytes);
       const bool gradient = layer.needs_gradient && (to != reader || to != last_reader);
-      if (gradient) gradients[to * count + from] += layer.activation_bytes;
+      if (gradient) add(gradients[to * count + from], layer.activation_bytes);
       reader = to;
     }
   }
   for (size_t from = 0; from < count; ++from) {
     for (size_t to = 0; to < count; ++to) {
       const int64_t bytes = from < to ? outputs[from * count + to] : gradients[from * count + to];
-      if (bytes == 0) continue;
+      if (bytes < 0) continue;
       pipeline.messages.push_back({static_cast<int>(from), static_cast<int>(to), from > to,
                                    static_cast<double>(bytes) / bytes_per_ms});
     }

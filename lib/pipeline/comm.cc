@@ -45,7 +45,10 @@ void Comm::Stop() {
 
 void Comm::Push(const Command& command) {
   const size_t at = pushed_.load(std::memory_order_relaxed);
-  PD_CHECK(at - taken_.load(std::memory_order_acquire) < kQueue, "communication queue is full");
+  while (at - taken_.load(std::memory_order_acquire) >= kQueue && !failed_) {
+    Signal();  // more in one burst than the queue holds: the other thread is at it
+    std::this_thread::yield();
+  }
   queue_[at % kQueue] = command;
   pushed_.store(at + 1, std::memory_order_release);
   Signal();

@@ -276,9 +276,9 @@ void Worker::ReportLoss(const StageProgram& program, int64_t b) {
     metrics.loss_sum += static_cast<double>(values[i]);
     metrics.correct += static_cast<double>(correct[i]);
   }
-  if (!std::isfinite(metrics.loss_sum) && segment_.training) {
-    Throw(ErrorCode::kInternal, "the loss is not finite at minibatch {} (stage {}, replica {})",
-          RunNumber(b) + 1, stage_, replica_);
+  if (!std::isfinite(metrics.loss_sum)) {
+    Throw(ErrorCode::kInternal, "the {}loss is not finite at minibatch {} (stage {}, replica {})",
+          segment_.training ? "" : "evaluation's ", RunNumber(b) + 1, stage_, replica_);
   }
   comm_.Send(spec_.metrics_rank, kTagMetrics, &metrics, sizeof metrics, metrics_tickets_[slot]);
 }

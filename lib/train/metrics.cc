@@ -68,7 +68,14 @@ void MetricsWriter::Write(std::string_view line) {
   fmt::memory_buffer buffer;  // short lines stay on the stack
   buffer.append(line.data(), line.data() + line.size());
   buffer.push_back('\n');
-  WriteAll(fd_, {buffer.data(), buffer.size()}, path_);
+  const off_t begin = ::lseek(fd_, 0, SEEK_CUR);  // -1 where the output is no file
+  try {
+    WriteAll(fd_, {buffer.data(), buffer.size()}, path_);
+  } catch (const Error&) {
+    // A full disk leaves whole lines.
+    if (begin >= 0 && ::ftruncate(fd_, begin) == 0) ::lseek(fd_, begin, SEEK_SET);
+    throw;
+  }
 }
 
 std::string JsonNumber(double value) {

@@ -22,6 +22,7 @@ std::string RankInfo::Pack() const {
                {"threads", threads},
                {"cores", cores},
                {"host_cores", host_cores},
+               {"machine", machine},
                {"in_flight", in_flight},
                {"memory", memory_bytes}})
       .dump();
@@ -38,6 +39,7 @@ RankInfo RankInfo::Unpack(const std::string& text) {
   info.threads = j["threads"];
   info.cores = j["cores"];
   info.host_cores = j["host_cores"];
+  info.machine = j["machine"];
   info.in_flight = j["in_flight"];
   info.memory_bytes = j["memory"];
   return info;
@@ -114,12 +116,14 @@ std::string EndTable(const std::vector<RankTotals>& ranks, double minibatch_ms,
 std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks) {
   std::vector<std::string> warnings;
   struct Host {
+    std::string name;
     int threads = 0, cores = 1, ranks = 0;
   };
-  std::map<std::string, Host> hosts;
+  std::map<std::string, Host> hosts;  // by machine: virtual hosts share the cores of one
   for (const RankInfo& r : ranks) {
     if (r.stage < 0) continue;
-    Host& host = hosts[r.host];
+    Host& host = hosts[r.machine];
+    if (host.ranks == 0) host.name = r.host;
     host.threads += r.threads;
     host.cores = r.host_cores;
     ++host.ranks;
@@ -130,16 +134,16 @@ std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks) {
           r.rank, r.host, r.threads, r.cores, r.cores == 1 ? "" : "s"));
     }
   }
-  for (const auto& [name, host] : hosts) {
+  for (const auto& [id, host] : hosts) {
     if (host.threads > host.cores) {
       warnings.push_back(fmt::format("{} threads of {} ranks share the {} core{} of {}",
                                      host.threads, host.ranks, host.cores,
-                                     host.cores == 1 ? "" : "s", name));
+                                     host.cores == 1 ? "" : "s", host.name));
     } else if (host.cores / host.ranks > host.threads / host.ranks) {
       warnings.push_back(
           fmt::format("{} of the {} cores of {} idle: mpirun --bind-to none and "
                       "--threads {} would use them",
-                      host.cores - host.threads, host.cores, name, host.cores / host.ranks));
+                      host.cores - host.threads, host.cores, host.name, host.cores / host.ranks));
     }
   }
   return warnings;

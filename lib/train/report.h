@@ -14,6 +14,7 @@ namespace pd {
 struct RankInfo {
   int rank = 0, stage = -1, replica = 0;
   std::string host, device;
+  std::string machine;  ///< MachineId: virtual hosts share one.
   int threads = 1;
   int cores = 1, host_cores = 1;  ///< That the process may use; that the host has.
   int in_flight = 0;

@@ -86,6 +86,12 @@ std::string ReadTexts(const TrainArguments& arguments) {
     config.Set(key, text, flag);
   }
   config.Validate(!arguments.check);
+  for (const std::string& input : {arguments.plan, arguments.config}) {
+    if (input.empty()) continue;
+    RefuseOverwrite(input, config.metrics, "--metrics");
+    RefuseOverwrite(input, config.trace, "--trace");
+  }
+  RefuseOverwrite(config.metrics, config.trace, "--trace");
   const std::string name = arguments.plan == "-" ? "standard input" : arguments.plan;
   const std::string text = ReadFile(arguments.plan);
   Parse(text, name, config.ToJson());  // refuses here, on the rank that has the file

@@ -179,8 +179,8 @@ void Run::CheckWorld() const {
 }
 
 void Run::OpenTheData() {
-  // A slow disk is no stall.
-  comm_.SetLimits({.report_s = 60, .fail_s = 1e9});
+  // Reading data and taking memory may be slow.
+  comm_.SetLimits({.report_s = 60, .fail_s = 10 * config_.stall_timeout});
   std::vector<TensorSpec> fields;
   for (const Model::Input& input : spec_.model->inputs()) fields.push_back(input.spec);
   const bool reads = role_ && role_->first == 0;
@@ -216,15 +216,14 @@ void Run::OpenTheData() {
 }
 
 void Run::TakeMemory() {
-  RankInfo info{.rank = comm_.rank(),
-                .stage = -1,
-                .replica = 0,
-                .host = agreement_.hosts[comm_.rank()],
-                .device = ""};
+  RankInfo info;
+  info.rank = comm_.rank();
+  info.host = agreement_.hosts[static_cast<size_t>(comm_.rank())];
   const std::vector<std::string> all = Together(comm_, [&] {
     if (!role_) return info.Pack();
     info.cores = UsableCores();
     info.host_cores = HostCores();
+    info.machine = MachineId();
     backend_ = MakeTrainingBackend(config_);
     worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
     if (role_->first == 0) {
@@ -240,11 +239,13 @@ void Run::TakeMemory() {
     return info.Pack();
   });
   for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
-  // From here on every wait is for another worker's step; an idle rank waits for whole epochs.
+  // From here on every wait is for another worker's step, or on rank 0 for a loss. Another idle
+  // rank waits for whole epochs; the others notice when one of them is gone.
   comm_.SetRole(ranks_[static_cast<size_t>(comm_.rank())].Role());
   const double limit = config_.stall_timeout;
-  comm_.SetLimits(role_ ? StallLimits{.report_s = std::min(10.0, limit / 2), .fail_s = limit}
-                        : StallLimits{.report_s = 1e9, .fail_s = 1e9});
+  comm_.SetLimits(role_ || IsRoot()
+                      ? StallLimits{.report_s = std::min(10.0, limit / 2), .fail_s = limit}
+                      : StallLimits{.report_s = 1e9, .fail_s = 1e9});
 }
 
 void Run::Announce() {
@@ -317,6 +318,7 @@ void Run::TrainEpoch() {
     end = std::min(count, first + step);
     TrainSegment(first, end, order);
     Evaluate(end);
+    if (IsRoot() && reached_ && loss_samples_ > 0) LogTrain();
   }
   if (checkpoints_ == nullptr) return;
   checkpoints_->Begin({.epoch = epoch_ + 1,

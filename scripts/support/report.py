@@ -21,6 +21,11 @@ def format_bytes(count):
     return f"{count:.3g} GB"
 
 
+def format_speedup(ratio):
+    """Three digits: 5.90, 12.3, 0.847."""
+    return f"{ratio:#.3g}".rstrip(".") if 1e-4 <= ratio < 999.5 else f"{ratio:.0f}"
+
+
 def cell(value, form):
     return "–" if value is None else form(value)
 
@@ -62,7 +67,7 @@ def table(results, samples_only):
             time_s = result["time_to_accuracy_s"]
             row += [cell(result["lr"], "{:g}".format), cell(result["accuracy"], "{:.4f}".format),
                     "not reached" if time_s is None else f"{time_s:.1f} s"]
-        row.append(cell(result["speedup_over_data_parallel"], "{:.2f}".format))
+        row.append(cell(result["speedup_over_data_parallel"], format_speedup))
         rows.append(row)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     left = (0, 1)

@@ -38,21 +38,43 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a runtime plan is never predicted to be slower than data parallelism or one worker") {
+TEST_CASE("a runtime plan is never predicted to be slower than what it could be instead") {
   int one = 0, all = 0, others = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const Profile profile = RandomProfile(seed, 10);
     PartitionOptions options = Options(5, 400'000 * (1 + seed % 3));
-    options.cluster.levels[0].latency_ms = seed % 4 * 30;
+    options.cluster.levels[0].latency_ms = seed % 4 * 300;
     const PartitionResult result = Partition(profile, options);
-    const double most = result.predicted.minibatch_ms * (1 - 1e-9);
+    // A thousandth is nothing beside a worker saved.
+    const double most = result.predicted.minibatch_ms / (1 + 1e-3) / (1 + 1e-3);
     CHECK(most <= result.data_parallel.minibatch_ms);
     CHECK(most <= result.one_worker.minibatch_ms);
+    PartitionOptions straight = options;
+    straight.strategy = Strategy::kStraight;
+    CHECK(most <= Partition(profile, straight).predicted.minibatch_ms);
     ++(result.idle_workers == 4 ? one : result.stages.size() == 1 ? all : others);
   }
   CHECK(one > 0);
   CHECK(others > 0);
+}
+
+TEST_CASE("a first stage that no gradient comes back to does not hide the slower one behind it") {
+  Profile profile;
+  profile.batch_size = 8;
+  profile.layers.resize(2);
+  profile.layers[0].name = "flat";
+  profile.layers[0].forward_ms = 1;
+  profile.layers[1].name = "fc";
+  profile.layers[1].forward_ms = 10;
+  profile.layers[1].backward_ms = 20;
+  profile.layers[1].parameter_bytes = 100'000'000;
+  for (const int64_t bytes : {int64_t{0}, int64_t{1000}}) {
+    profile.layers[0].activation_bytes = profile.layers[1].activation_bytes = bytes;
+    PartitionOptions options = Options(2, 1.25e8);
+    options.strategy = Strategy::kStraight;
+    CHECK(Partition(profile, options).predicted.minibatch_ms >= 30 * (1 - 1e-9));
+  }
 }
 
 TEST_CASE("where latency eats all gain, one worker trains alone") {

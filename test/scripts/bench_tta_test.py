@@ -47,11 +47,12 @@ class BenchTtaTest(ScriptTest):
         super().setUp()
         for name, text in (("pd-profile", PROFILE), ("pd-partition", PARTITION), ("pd-train", TRAIN)):
             self.write(f"bin/{name}", text).chmod(0o755)
+        self.model = self.write("toy.json", "{}")
         self.out = self.folder / "out"
 
     def bench(self, *options):
-        return run(SCRIPTS / "bench-tta", "--local", "--rate", "unlimited", "--batch", 8, "--model", "toy.json",
-                   "--bin", self.folder / "bin", "--out", self.out, *options)
+        return run(SCRIPTS / "bench-tta", "--local", "--rate", "unlimited", "--batch", 8, "--model", self.model,
+                   "--data", "synthetic", "--bin", self.folder / "bin", "--out", self.out, *options)
 
     def results(self):
         facts = json.loads((self.out / "results.json").read_text(encoding="utf-8"))
@@ -70,6 +71,8 @@ class BenchTtaTest(ScriptTest):
         self.assertEqual(len(pipeline["runs"]), 3)
         self.assertIn("loss is not finite", pipeline["runs"][2]["outcome"])
         self.assertIn("4.00", done.stdout)
+        self.assertIn(f"training pipeline at lr 0.1, at most 5 epochs; log in {self.out}/pipeline-lr0.1.log",
+                      done.stderr)
         xml.etree.ElementTree.parse(self.out / "accuracy.svg")
 
     def test_a_run_later_than_the_best_is_stopped(self):
@@ -94,6 +97,13 @@ class BenchTtaTest(ScriptTest):
         done = self.bench("--lrs", "0.4", "--minibatches", "0")
         self.assertEqual(done.returncode, 2)
         self.assertIn("pd-train: --lr: no", done.stderr)
+
+    def test_missing_paths_are_refused_before_profiling(self):
+        for flag in ("--config", "--data", "--model", "--profile"):
+            done = self.bench(flag, "/nowhere")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"{flag}: /nowhere: no such", done.stderr)
+            self.assertNotIn("profiling", done.stderr)
 
     def test_bad_usage_is_refused(self):
         for options in (["--lrs", "0"], ["--lrs", "nan"], ["--strategies", "magic"], ["--hosts", "0"],
