@@ -56,5 +56,14 @@ TEST_CASE("HashBytes is FNV-1a with 64 bits, and continues") {
   CHECK(HashBytes("bar", HashBytes("foo")) == HashBytes("foobar"));
 }
 
+TEST_CASE("an output that would overwrite an input is refused, by whatever name") {
+  CHECK_NOTHROW(RefuseOverwrite("-", "-", "-o"));
+  CHECK_NOTHROW(RefuseOverwrite("", "", "-o"));
+  CHECK_NOTHROW(RefuseOverwrite("/nowhere/a", "/nowhere/b", "-o"));
+  CHECK_THROWS_WITH(RefuseOverwrite("a.json", "a.json", "-o"), ContainsSubstring("-o"));
+  CHECK_THROWS_WITH(RefuseOverwrite("/etc/passwd", "/etc/../etc/passwd", "--metrics"),
+                    ContainsSubstring("/etc/../etc/passwd"));
+}
+
 }  // namespace
 }  // namespace pd

@@ -55,6 +55,23 @@ class Faults(TrainCase):
         self.assertNotIn("rank 1: stalled", done.stderr, "the rank that was stopped itself has waited for nobody")
         self.check_metrics(done)
 
+    def test_an_idle_rank_0_notices_that_the_only_worker_is_stopped(self):
+        job = self.begin(plan(((1,),)), "--stall-timeout", "3", ranks=2)
+        self.signal(1, signal.SIGSTOP)
+        done = self.wait(job, 3 + END_S)
+        self.assertEqual(done.status, 1, done)
+        self.assertRegex("\n".join(done.said), r"stalled: .* receive the loss from rank 1; giving up")
+
+    def test_a_reader_of_metrics_that_goes_away_is_said(self):
+        pipe = self.path("metrics")
+        os.mkfifo(pipe)
+        job = self.start(2, self.file("plan.json", plan(replicated(1, 1))), *self.LONG, "--metrics", pipe)
+        with open(pipe, encoding="utf-8") as reader:
+            reader.readline()
+        done = self.wait(job, END_S)
+        self.assertEqual(done.status, 1, done)
+        self.assertIn("cannot write: Broken pipe", done.said[-1])
+
     def test_a_rank_that_goes_on_lets_the_run_go_on_to_the_same_result(self):
         args = ("--minibatches", "300", "--epochs", "2", "--data", "synthetic", "--log-every", "1",
                 "--stall-timeout", "4")

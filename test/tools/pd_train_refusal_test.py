@@ -38,6 +38,17 @@ class Flags(TrainCase):
             with self.subTest(flag):
                 self.refused(2, [self.plan, "--data", "synthetic", f"--{flag}", text], flag, *words)
 
+    def test_an_output_never_overwrites_an_input_or_another_output(self):
+        before = self.read(self.plan)
+        for flags in (("--metrics", self.plan), ("--trace", self.plan), ("--metrics", "same", "--trace", "same")):
+            with self.subTest(flags):
+                self.refused(1, [self.plan, "--data", "synthetic", *flags], flags[-2], "another file")
+        self.assertEqual(self.read(self.plan), before)
+
+    def test_check_is_a_flag_and_no_key_of_a_config(self):
+        config = self.file("config.json", {"check": True, "data": "synthetic"})
+        self.refused(1, [self.plan, "--config", config], "/check", "unknown key")
+
     def test_unknown_flags_and_missing_arguments_have_status_2(self):
         train = [self.plan, "--data", "synthetic"]
         self.refused(2, [self.plan, "--dat", "synthetic"], "unknown flag --dat", "did you mean --data?")
