@@ -287,6 +287,7 @@ class Planner {
     plan.schedule = options_.schedule;
     plan.layers = profile_.layers;
     plan.cluster = options_.cluster;
+    plan.device = profile_.device;
     plan.command = options_.command;
     Predicted predicted;
     predicted.minibatch_ms = result.predicted.minibatch_ms;

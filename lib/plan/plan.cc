@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "plan/device.h"
 #include "plan/layer_costs.h"
 
 namespace pd {
@@ -208,9 +209,10 @@ int Plan::in_flight(int s) const {
 Plan ReadPlan(const JsonView& json) {
   CheckFormat(json, "plan");
   json.CheckKeys({"format", "command", "batch_size", "schedule", "stages", "predicted", "cluster",
-                  "layers", "model"});
+                  "device", "layers", "model"});
   Plan plan;
   if (const auto command = json.Find("command")) plan.command = command->String();
+  if (const auto device = json.Find("device")) plan.device = ReadDevice(*device);
   plan.batch_size = json.At("batch_size").Int(1, kMaxBatchSize);
   if (const auto schedule = json.Find("schedule")) plan.schedule = schedule->String();
   if (const auto cluster = json.Find("cluster")) plan.cluster = ReadCluster(*cluster);
@@ -248,6 +250,7 @@ std::string WritePlan(const Plan& plan) {
         {"data_parallel_samples_per_s", plan.predicted->data_parallel_samples_per_s},
         {"memory_bytes", plan.predicted->memory_bytes}};
   }
+  if (plan.device) json["device"] = DeviceJson(*plan.device);
   if (plan.cluster) json["cluster"] = ClusterJson(*plan.cluster);
   if (!plan.layers.empty()) json["layers"] = LayerCostsJson(plan.layers);
   if (plan.model) json["model"] = Embedded(*plan.model);

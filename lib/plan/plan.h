@@ -78,6 +78,7 @@ struct Plan {
   std::string schedule = "1f1b";
   std::vector<LayerCost> layers;  ///< Costs it was planned with; may be empty in a plan by hand.
   std::optional<Cluster> cluster;
+  std::optional<DeviceInfo> device;  ///< That the costs were measured on.
   std::optional<Predicted> predicted;
   std::string command;
 

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "plan/device.h"
 #include "plan/layer_costs.h"
 #include "plan/plan.h"
 
@@ -8,16 +9,6 @@ namespace pd {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-DeviceInfo ReadDevice(const JsonView& json) {
-  json.CheckKeys({"kind", "name", "threads", "libraries"});
-  DeviceInfo device;
-  device.kind = json.At("kind").String();
-  device.name = json.At("name").String();
-  device.threads = static_cast<int>(json.At("threads").Int(1, kMaxWorkers));
-  device.libraries = json.At("libraries").String();
-  return device;
-}
 
 }  // namespace
 
@@ -45,10 +36,7 @@ std::string WriteProfile(const Profile& profile) {
   json["batch_size"] = profile.batch_size;
   if (profile.minibatches) json["minibatches"] = *profile.minibatches;
   if (profile.device) {
-    json["device"] = {{"kind", profile.device->kind},
-                      {"name", profile.device->name},
-                      {"threads", profile.device->threads},
-                      {"libraries", profile.device->libraries}};
+    json["device"] = DeviceJson(*profile.device);
   }
   if (profile.whole_ms) json["whole_ms"] = *profile.whole_ms;
   json["layers"] = LayerCostsJson(profile.layers);

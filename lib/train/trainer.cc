@@ -53,9 +53,17 @@ Cut CutOf(const Agreement& agreement) {
 
 // Says where the plan's costs are not of this model at this batch size: then its cut and its
 // predictions are of another run.
-std::vector<std::string> CostWarnings(const Agreement& agreement) {
+std::vector<std::string> CostWarnings(const Agreement& agreement, const Backend& backend) {
   const Model& model = *agreement.model;
   const Plan& plan = agreement.plan;
+  std::vector<std::string> warnings;
+  if (plan.device &&
+      (plan.device->kind != backend.kind() || plan.device->threads != backend.threads())) {
+    warnings.push_back(
+        fmt::format("the plan's costs are of another device: {} with {} thread(s), but this run "
+                    "takes {} with {}",
+                    plan.device->kind, plan.device->threads, backend.kind(), backend.threads()));
+  }
   for (size_t l = 0; l < plan.layers.size(); ++l) {
     const Model::Node& node = model.layers()[l];
     if (node.layer->is_loss()) continue;
@@ -63,13 +71,14 @@ std::vector<std::string> CostWarnings(const Agreement& agreement) {
         model.spec(model.OutputOf(static_cast<int>(l))).Bytes(plan.batch_size));
     const int64_t found = plan.layers[l].activation_bytes;
     if (found == expected) continue;
-    return {
+    warnings.push_back(
         fmt::format("the plan's costs are of another batch size: layer \"{}\": activation_bytes: "
                     "expected {} at "
                     "batch_size {}, found {}",
-                    plan.layers[l].name, expected, plan.batch_size, found)};
+                    plan.layers[l].name, expected, plan.batch_size, found));
+    break;
   }
-  return {};
+  return warnings;
 }
 
 std::unique_ptr<Backend> MakeTrainingBackend(const TrainConfig& config) {
@@ -303,7 +312,8 @@ void Run::Announce() {
         config_.lr * (config_.lr_scaling == "linear" ? replicas : 1));
   }
   for (const std::string& warning : ThreadWarnings(ranks_)) Warn("{}", warning);
-  for (const std::string& warning : CostWarnings(agreement_)) Warn("{}", warning);
+  if (backend_ == nullptr) return;  // an idle rank 0 knows no device
+  for (const std::string& warning : CostWarnings(agreement_, *backend_)) Warn("{}", warning);
 }
 
 void Run::TrainEpoch() {
@@ -553,7 +563,7 @@ void CheckPlan(const TrainArguments& arguments) {
   }
   Log("{}: the plan is valid; run it with mpirun -np {}\n{}", arguments.plan,
       agreement.plan.world_size(), StartTable(agreement.plan, ranks));
-  for (const std::string& warning : CostWarnings(agreement)) Warn("{}", warning);
+  for (const std::string& warning : CostWarnings(agreement, *backend)) Warn("{}", warning);
 }
 
 }  // namespace pd

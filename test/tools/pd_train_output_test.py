@@ -123,6 +123,13 @@ class Config(TrainCase):
 
 
 class Plans(TrainCase):
+    def test_a_plan_whose_costs_are_of_another_device_or_thread_count_is_said(self):
+        document = plan()
+        for device in (("cpu", 2), ("cuda", 1)):
+            document["device"] = {"kind": device[0], "name": "X", "threads": device[1], "libraries": "y"}
+            said = self.train(document, "--minibatches", "2", "--device", "cpu").said
+            self.assertEqual(len([line for line in said if f"another device: {device[0]}" in line]), 1, said)
+
     def test_a_plan_whose_costs_are_of_another_batch_size_is_said(self):
         small = model()
         sizes = {"conv1": 256, "relu1": 256, "pool1": 64, "flatten": 64, "fc1": 32, "relu2": 32, "fc2": 10, "loss": 1}
@@ -133,7 +140,7 @@ class Plans(TrainCase):
         made = self.execute([PD_PARTITION, self.file("profile.json", profile), "-n", "2", "--bandwidth", "1Gbps"])
         self.assertEqual(made.status, 0, made)
         document = json.loads(made.stdout)
-        self.assertNotIn("another batch size", self.train(document, "--minibatches", "2").stderr)
+        self.assertNotIn("costs are of another", self.train(document, "--minibatches", "2").stderr)
         document["batch_size"] = 16
         done = self.train(document, "--minibatches", "2")
         said = [line for line in done.said if "another batch size" in line]
