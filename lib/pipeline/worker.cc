@@ -37,6 +37,7 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
   weights.Initialise(*spec.model, backend, spec.seed, versions_.start(), state_.data());
   for (int i = 0; i < in_flight_; ++i) arenas_.push_back(backend.Allocate(setup_.arena_bytes()));
   output_tickets_ = std::make_unique<Ticket[]>(arenas_.size() * setup_.outputs().size());
+  output_acknowledgements_ = std::make_unique<Ticket[]>(arenas_.size() * setup_.outputs().size());
 
   for (const TensorId t : setup_.full().inputs()) {
     int tag = -1;
@@ -79,6 +80,7 @@ Worker::Slot Worker::MakeSlot(const std::vector<TensorId>& tensors) {
     at += setup_.MessageBytes(t);
   }
   slot.tickets = std::make_unique<Ticket[]>(tensors.size());
+  slot.acknowledgements = std::make_unique<Ticket[]>(tensors.size());
   return slot;
 }
 
@@ -210,7 +212,27 @@ void Worker::ReceiveInputs(int64_t b) {
     const BorderMessage& message = spec_.cut->messages[static_cast<size_t>(input_tags_[i])];
     comm_.Wait(slot.tickets[i], {"receive inputs", RunNumber(b), PeerOf(message.from, b)});
     CheckMessage(slot.payloads[i], slot.tickets[i], message, b);
+    if (!Acknowledges(message)) continue;
+    const int peer = PeerOf(message.from, b);
+    comm_.Wait(slot.acknowledgements[i], {"acknowledge inputs", RunNumber(b), peer});
+    comm_.Send(peer, AcknowledgementTag(message), nullptr, 0, slot.acknowledgements[i]);
   }
+}
+
+// A stage that no gradient comes back to, and every stage in an evaluation, would run ahead of its
+// readers, and its messages would pile up in the transport without limit. So their readers
+// acknowledge each input, and the stage has no more unacknowledged minibatches than minibatches in
+// flight.
+bool Worker::Acknowledges(const BorderMessage& message) const {
+  const auto& messages = spec_.cut->messages;
+  return !segment_.training ||
+         std::none_of(messages.begin(), messages.end(), [&](const BorderMessage& other) {
+           return other.gradient && other.to == message.from;
+         });
+}
+
+int Worker::AcknowledgementTag(const BorderMessage& message) const {
+  return kTagBorder + static_cast<int>(spec_.cut->messages.size()) + message.tag;
 }
 
 void Worker::CheckMessage(const std::byte* payload, const Ticket& ticket,
@@ -232,12 +254,12 @@ void Worker::Forward(int64_t b, int64_t version) {
   const int64_t k = Local(b);
   // The arena's messages of an earlier minibatch have left long ago, unless nothing comes back for
   // them.
-  Ticket* tickets =
-      &output_tickets_[static_cast<size_t>(k) % arenas_.size() * setup_.outputs().size()];
+  const size_t first = static_cast<size_t>(k) % arenas_.size() * setup_.outputs().size();
   for (size_t i = 0; i < setup_.outputs().size(); ++i) {
-    comm_.Wait(tickets[i],
-               {"send earlier outputs,", RunNumber(b),
-                PeerOf(spec_.cut->messages[static_cast<size_t>(setup_.outputs()[i])].to, b)});
+    const int peer = PeerOf(spec_.cut->messages[static_cast<size_t>(setup_.outputs()[i])].to, b);
+    comm_.Wait(output_tickets_[first + i], {"send earlier outputs,", RunNumber(b), peer});
+    comm_.Wait(output_acknowledgements_[first + i],
+               {"receive the acknowledgement of outputs before those", RunNumber(b), peer});
   }
   StageProgram& program = setup_.program(SamplesIn(b));
   current_program_ = &program;
@@ -253,14 +275,18 @@ void Worker::OutputReady(int output) {
   const MessageHeader header{SequenceOf(segment_index_, current_), SamplesIn(current_),
                              what.tensor};
   std::memcpy(message, &header, sizeof header);
-  Ticket* tickets = &output_tickets_[static_cast<size_t>(Local(current_)) % arenas_.size() *
-                                     setup_.outputs().size()];
+  const size_t first =
+      static_cast<size_t>(Local(current_)) % arenas_.size() * setup_.outputs().size();
+  Ticket* tickets = &output_tickets_[first];
   for (size_t i = 0; i < setup_.outputs().size(); ++i) {
     const BorderMessage& border = spec_.cut->messages[static_cast<size_t>(setup_.outputs()[i])];
     if (border.tensor != what.tensor) continue;
     tickets[i].SetLabel(ActionKind::kSendOutputs, RunNumber(current_));
     comm_.Send(PeerOf(border.to, current_), kTagBorder + border.tag, message,
                StageProgram::kHeaderBytes + what.bytes, tickets[i]);
+    if (!Acknowledges(border)) continue;
+    comm_.Receive(PeerOf(border.to, current_), AcknowledgementTag(border), nullptr, 0,
+                  output_acknowledgements_[first + i]);
   }
 }
 
@@ -383,6 +409,7 @@ void Worker::Update(int64_t first, int64_t version) {
 void Worker::WaitForSends() {
   for (size_t i = 0; i < arenas_.size() * setup_.outputs().size(); ++i) {
     comm_.Wait(output_tickets_[i], {.action = "finish sending outputs"});
+    comm_.Wait(output_acknowledgements_[i], {.action = "receive acknowledgements"});
   }
   for (Slot& slot : gradients_out_) {
     for (size_t i = 0; i < slot.payloads.size(); ++i) {

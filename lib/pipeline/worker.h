@@ -65,7 +65,7 @@ class Worker final : private StageObserver {
   struct Slot {
     Buffer memory;
     std::vector<std::byte*> payloads;
-    std::unique_ptr<Ticket[]> tickets;
+    std::unique_ptr<Ticket[]> tickets, acknowledgements;
   };
   void OutputReady(int output) override;
   void GradientReady(int index) override;
@@ -84,6 +84,8 @@ class Worker final : private StageObserver {
   void PostInputs(int64_t k);
   void PostGradients(int64_t k);
   void WaitForSends();
+  bool Acknowledges(const BorderMessage& message) const;
+  int AcknowledgementTag(const BorderMessage& message) const;
   void AverageState();
 
   void CheckMessage(const std::byte* payload, const Ticket& ticket, const BorderMessage& message,
@@ -104,9 +106,10 @@ class Worker final : private StageObserver {
   std::vector<Buffer> arenas_;
   std::vector<Slot> inputs_, gradients_in_, gradients_out_;
   std::vector<int> input_tags_;  // of the message that brings each input, or -1: from the loader
-  std::unique_ptr<Ticket[]> output_tickets_;  // an arena's messages side by side
-  std::deque<ReduceJob> jobs_;                // one a bucket
-  std::vector<int> bucket_ending_at_;         // bucket whose first layer this is, or -1
+  std::unique_ptr<Ticket[]> output_tickets_,
+      output_acknowledgements_;        // an arena's messages side by side
+  std::deque<ReduceJob> jobs_;         // one a bucket
+  std::vector<int> bucket_ending_at_;  // bucket whose first layer this is, or -1
   std::unique_ptr<AllReducer> reducer_;
   ReduceJob state_job_;
   std::vector<MinibatchMetrics> metrics_;
