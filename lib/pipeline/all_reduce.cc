@@ -98,7 +98,8 @@ AllReducer::Chunk::Range AllReducer::Chunk::Part(int replica) const {
 }
 
 std::byte* AllReducer::Chunk::Staging(int replica) const {
-  const size_t index = static_cast<size_t>(slot_ * reducer_->replicas() + replica);
+  const size_t index =
+      static_cast<size_t>(slot_) * reducer_->ranks_.size() + static_cast<size_t>(replica);
   return reducer_->staging_.data() + index * reducer_->part_bytes_;
 }
 

@@ -50,6 +50,7 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
     inputs_.push_back(MakeSlot(setup_.full().inputs()));
   const auto tensors_of = [&](const std::vector<int>& messages) {
     std::vector<TensorId> tensors;
+    tensors.reserve(messages.size());
     for (const int m : messages) tensors.push_back(spec.cut->messages[m].tensor);
     return tensors;
   };

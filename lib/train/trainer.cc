@@ -541,6 +541,7 @@ void CheckPlan(const TrainArguments& arguments) {
   const PipelineSpec spec = MakeSpec(agreement, cut);
   const std::unique_ptr<Backend> backend = MakeTrainingBackend(agreement.config);
   std::vector<int64_t> memory;  // of a worker of each stage
+  memory.reserve(static_cast<size_t>(cut.num_stages()));
   for (int s = 0; s < cut.num_stages(); ++s) {
     memory.push_back(static_cast<int64_t>(StageSetup(spec, *backend, s).Memory(spec).total()));
   }
