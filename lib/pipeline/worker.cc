@@ -48,6 +48,10 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
   }
   for (int i = 0; i < setup_.input_slots(); ++i)
     inputs_.push_back(MakeSlot(setup_.full().inputs()));
+  throttled_.resize(spec.shape.stages.size());
+  for (int s = 0; s < spec.shape.num_stages(); ++s) {
+    throttled_[static_cast<size_t>(s)] = !spec.cut->Incoming(s, true).empty();
+  }
   const auto tensors_of = [&](const std::vector<int>& messages) {
     std::vector<TensorId> tensors;
     tensors.reserve(messages.size());
@@ -225,11 +229,7 @@ void Worker::ReceiveInputs(int64_t b) {
 // acknowledge each input, and the stage has no more unacknowledged minibatches than minibatches in
 // flight.
 bool Worker::Acknowledges(const BorderMessage& message) const {
-  const auto& messages = spec_.cut->messages;
-  return !segment_.training ||
-         std::none_of(messages.begin(), messages.end(), [&](const BorderMessage& other) {
-           return other.gradient && other.to == message.from;
-         });
+  return !segment_.training || !throttled_[static_cast<size_t>(message.from)];
 }
 
 int Worker::AcknowledgementTag(const BorderMessage& message) const {

@@ -105,6 +105,7 @@ class Worker final : private StageObserver {
   Buffer gradients_, momentum_, state_, scratch_;
   std::vector<Buffer> arenas_;
   std::vector<Slot> inputs_, gradients_in_, gradients_out_;
+  std::vector<bool> throttled_;  // for each stage: do gradients come back to it?
   std::vector<int> input_tags_;  // of the message that brings each input, or -1: from the loader
   std::unique_ptr<Ticket[]> output_tickets_,
       output_acknowledgements_;        // an arena's messages side by side
