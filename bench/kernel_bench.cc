@@ -37,7 +37,6 @@ class DirectKernels : public Backend {
   void ToDense(const Layout&, const void*, void*) override {}
   void FromDense(const Layout&, const void*, void*) override {}
   void Accumulate(void*, const void*, size_t) override {}
-  void AddScaled(void*, const void*, float, bool, size_t) override {}
   void Sgd(const SgdArgs&) override {}
 
   std::unique_ptr<Op> PlanConv2d(const Conv2dDesc& desc, const OpRequest& request) override;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/device.h"
 #include "backend/op.h"
 
 namespace pd {
@@ -68,19 +69,46 @@ class Backend {
   /// Zeroed memory, 64-byte aligned, touched (no page fault later).
   virtual Buffer Allocate(size_t bytes) = 0;
 
+  // Calls below are work of the compute queue, on this backend's memory.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
-
   /// Between a layout and dense memory of the same dims and dtype. Exact.
   virtual void ToDense(const Layout& layout, const void* inner, void* dense) = 0;
   virtual void FromDense(const Layout& layout, const void* dense, void* inner) = 0;
-
   /// acc[i] += x[i], elements of dtype().
   virtual void Accumulate(void* acc, const void* x, size_t count) = 0;
-  /// One term of the weighted sum over replicas: acc[i] = (first ? 0 : acc[i]) + x[i]·scale, the
-  /// product rounded before the sum; `first` stores the product. acc may be x when first.
-  /// Stateless: a communication thread may call it while this backend's own thread computes.
-  virtual void AddScaled(void* acc, const void* x, float scale, bool first, size_t count) = 0;
   virtual void Sgd(const SgdArgs& args) = 0;
+
+  /// As ToDense and FromDense, but the dense side is any memory of the host, and all is done on
+  /// return: for set-up, drains and tests.
+  virtual void ToHost(const Layout& layout, const void* inner, void* host) {
+    ToDense(layout, inner, host);
+  }
+  virtual void FromHost(const Layout& layout, const void* host, void* inner) {
+    FromDense(layout, host, inner);
+  }
+
+  // ---- Devices with memory of their own. Their calls only queue work; what moves and who waits
+  // for whom is said here. On a host backend all of it is done at once, and staging memory is its
+  // own memory, so that one code serves both.
+
+  /// Whether the memory is a device's, which the host cannot touch.
+  virtual bool on_device() const { return false; }
+  /// What tells one device of a machine from another (a GPU's PCI address); "" on host backends.
+  virtual std::string device_id() const { return {}; }
+  /// Host memory for Transfer (pinned). Zeroed, 64-byte aligned.
+  virtual Buffer AllocateStaging(size_t bytes) { return Allocate(bytes); }
+  /// Queues a copy between staging and device memory; nothing where both are one.
+  virtual void Transfer(Queue queue, void* to, const void* from, size_t bytes);
+  virtual std::unique_ptr<Mark> MakeMark() { return std::make_unique<Mark>(); }
+  /// `purpose` says to the reader what the edge is for; tests leave them out one at a time by it.
+  virtual void Record(Queue queue, Mark& mark, const char* purpose);
+  /// The queue, or the host, goes on only when the mark's latest record is reached.
+  virtual void Wait(Queue /*queue*/, const Mark& /*mark*/, const char* /*purpose*/) {}
+  virtual void WaitOnHost(const Mark& /*mark*/, const char* /*purpose*/) {}
+  /// Calls `notice` when the queue's work so far is done.
+  virtual void Notify(Queue /*queue*/, Notice notice, void* context) { notice(context); }
+  /// Between two records that were waited for.
+  virtual double ElapsedMs(const Mark& from, const Mark& to) const;
 
   // Each plan validates and chooses, or throws kDevice saying why it cannot. It never falls back in
   // silence.
@@ -101,8 +129,17 @@ class Backend {
                                                       const OpRequest&) = 0;
 };
 
+struct BackendOptions {
+  int threads = 1;
+  int local_rank = 0;  ///< This worker's place among those of its machine: chooses the GPU.
+};
+
 /// Makes a backend for the calling thread.
-/// kind: "ref", "ref64" (double, for tests), "cpu", "auto" (cpu). Refuses others with the list.
-std::unique_ptr<Backend> MakeBackend(std::string_view kind, int threads);
+/// kind: "ref", "ref64" (double, for tests), "cpu", "cuda" (GPU local_rank modulo their number),
+/// "cuda:N", "auto" (a GPU where there is one, else cpu). Refuses others with the list.
+std::unique_ptr<Backend> MakeBackend(std::string_view kind, const BackendOptions& options);
+inline std::unique_ptr<Backend> MakeBackend(std::string_view kind, int threads) {
+  return MakeBackend(kind, BackendOptions{.threads = threads, .local_rank = 0});
+}
 
 }  // namespace pd

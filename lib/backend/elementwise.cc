@@ -119,7 +119,16 @@ PD_CLONES void AddScaledHost(double* acc, const double* x, float scale, bool fir
   AddScaled(acc, x, static_cast<double>(scale), first, count);
 }
 
-PD_CLONES void SgdHostF32(const SgdArgs& args) {
+PD_CLONES void AddScaledHost(DType dtype, void* acc, const void* x, float scale, bool first,
+                             size_t count) {
+  if (dtype == DType::kF64) {
+    AddScaledHost(static_cast<double*>(acc), static_cast<const double*>(x), scale, first, count);
+  } else {
+    AddScaledHost(static_cast<float*>(acc), static_cast<const float*>(x), scale, first, count);
+  }
+}
+
+void SgdHostF32(const SgdArgs& args) {
 #if defined(__SSE2__)
   if (args.w_out != args.w && args.count >= kStreamFrom) {
     SgdStreaming(args);

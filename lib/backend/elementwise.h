@@ -14,9 +14,11 @@ namespace pd {
 void AccumulateHost(float* acc, const float* x, size_t count);
 void AccumulateHost(double* acc, const double* x, size_t count);
 
-/// Backend::AddScaled: acc[i] = (first ? 0 : acc[i]) + x[i]·scale; acc may be x when `first`.
+/// One term of the weighted sum over replicas: acc[i] = (first ? 0 : acc[i]) + x[i]·scale, the
+/// product rounded before the sum; `first` stores the product, and acc may be x then.
 void AddScaledHost(float* acc, const float* x, float scale, bool first, size_t count);
 void AddScaledHost(double* acc, const double* x, float scale, bool first, size_t count);
+void AddScaledHost(DType dtype, void* acc, const void* x, float scale, bool first, size_t count);
 
 /// Backend::Sgd on float or double elements; lr, momentum and weight decay are rounded to that
 /// type. w_out is w or does not overlap it. A weight decay of 0 leaves w out of g' (so 0·∞ cannot

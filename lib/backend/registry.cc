@@ -35,7 +35,8 @@ std::vector<std::string_view> BackendKinds() {
 
 std::string BackendLibraries() { return kEntries[0].make(1)->libraries(); }
 
-std::unique_ptr<Backend> MakeBackend(std::string_view kind, int threads) {
+std::unique_ptr<Backend> MakeBackend(std::string_view kind, const BackendOptions& options) {
+  const int threads = options.threads;
   PD_REQUIRE(threads >= 1, "threads: expected 1 or more, found {}", threads);
   std::string known = fmt::format("{}", fmt::join(BackendKinds(), ", "));
 #if PD_WITH_CPU

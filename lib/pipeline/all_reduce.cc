@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/elementwise.h"
 #include "base/error.h"
 
 namespace pd {
@@ -160,7 +161,7 @@ void AllReducer::Chunk::Sum() {
     std::byte* term = p == r.me_ ? own : Staging(p);
     const bool first = sum == nullptr;
     if (first) sum = term;
-    r.backend_.AddScaled(sum, term, weight, first, count);
+    AddScaledHost(r.backend_.dtype(), sum, term, weight, first, count);
   }
   PD_CHECK(sum != nullptr, "an all-reduce to which no replica contributes");
   if (sum != own) std::memcpy(own, sum, mine.bytes);

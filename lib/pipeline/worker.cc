@@ -438,7 +438,7 @@ void Worker::Export(Kind kind, size_t entry, void* dense) const {
   const std::byte* block = kind == Kind::kParameters ? versions_.start()
                            : kind == Kind::kMomentum ? momentum_.data()
                                                      : state_.data();
-  backend_.ToDense(e.layout, block + e.offset, dense);
+  backend_.ToHost(e.layout, block + e.offset, dense);
 }
 
 void Worker::Import(Kind kind, size_t entry, const void* dense) {
@@ -446,7 +446,7 @@ void Worker::Import(Kind kind, size_t entry, const void* dense) {
   std::byte* block = kind == Kind::kParameters ? versions_.start()
                      : kind == Kind::kMomentum ? momentum_.data()
                                                : state_.data();
-  backend_.FromDense(e.layout, dense, block + e.offset);
+  backend_.FromHost(e.layout, dense, block + e.offset);
 }
 
 }  // namespace pd

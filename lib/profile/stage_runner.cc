@@ -38,18 +38,19 @@ std::vector<T> Generate(size_t count, uint64_t seed, uint64_t stream, Function v
 }
 
 template <typename T>
-Buffer ToBackend(Backend& backend, const std::vector<T>& values) {
-  Buffer buffer = backend.Allocate(values.size() * sizeof(T));
-  backend.Copy(buffer.data(), values.data(), values.size() * sizeof(T));
+Buffer ToBackend(Backend& backend, const std::vector<T>& values, DType dtype) {
+  const Layout layout = DenseLayout({static_cast<int64_t>(values.size())}, dtype);
+  Buffer buffer = backend.Allocate(layout.bytes);
+  backend.FromHost(layout, values.data(), buffer.data());
   return buffer;
 }
 
 template <typename Function>
 Buffer RandomReals(Backend& backend, size_t count, uint64_t seed, uint64_t stream, Function value) {
   if (backend.dtype() == DType::kF64) {
-    return ToBackend(backend, Generate<double>(count, seed, stream, value));
+    return ToBackend(backend, Generate<double>(count, seed, stream, value), DType::kF64);
   }
-  return ToBackend(backend, Generate<float>(count, seed, stream, value));
+  return ToBackend(backend, Generate<float>(count, seed, stream, value), DType::kF32);
 }
 
 }  // namespace
@@ -102,10 +103,10 @@ Buffer StageRunner::MakeInput(TensorId tensor, uint64_t seed) const {
     return RandomReals(backend_, count, seed, stream, [](float u) { return u; });
   }
   const auto classes = static_cast<int32_t>(std::max<int64_t>(1, model_.classes()));
-  return ToBackend(backend_, Generate<int32_t>(count, seed, stream, [classes](float u) {
-                     return std::min(static_cast<int32_t>(u * static_cast<float>(classes)),
-                                     classes - 1);
-                   }));
+  const auto label = [classes](float u) {
+    return std::min(static_cast<int32_t>(u * static_cast<float>(classes)), classes - 1);
+  };
+  return ToBackend(backend_, Generate<int32_t>(count, seed, stream, label), DType::kI32);
 }
 
 Buffer StageRunner::MakeGradient(TensorId tensor, uint64_t seed) const {

@@ -45,9 +45,9 @@ void WeightLayout::Initialise(const Model& model, Backend& backend, uint64_t see
     FillInitial(*entry.spec, model.layers()[entry.layer].layer->name(), seed, values.data());
     if (entry.layout.dtype == DType::kF64) {
       const std::vector<double> wide(values.begin(), values.end());
-      backend.FromDense(entry.layout, wide.data(), block + entry.offset);
+      backend.FromHost(entry.layout, wide.data(), block + entry.offset);
     } else {
-      backend.FromDense(entry.layout, values.data(), block + entry.offset);
+      backend.FromHost(entry.layout, values.data(), block + entry.offset);
     }
   };
   for (const Entry& entry : params_) fill(entry, params);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/elementwise.h"
 #include "backend/registry.h"
 #include "support/catch.h"
 
@@ -87,11 +88,11 @@ void CheckSums(Backend* backend) {
     backend->Accumulate(acc.data(), source.data(), count);
     CHECK(SameBits(acc.values(), sum));
     Copy<T> weighted(backend, a);
-    backend->AddScaled(weighted.data(), source.data(), scale, false, count);
+    AddScaledHost(backend->dtype(), weighted.data(), source.data(), scale, false, count);
     CHECK(SameBits(weighted.values(), scaled));
-    backend->AddScaled(weighted.data(), source.data(), scale, true, count);
+    AddScaledHost(backend->dtype(), weighted.data(), source.data(), scale, true, count);
     CHECK(SameBits(weighted.values(), first));
-    backend->AddScaled(source.data(), source.data(), scale, true, count);
+    AddScaledHost(backend->dtype(), source.data(), source.data(), scale, true, count);
     CHECK(SameBits(source.values(), first));
   }
 }

@@ -291,8 +291,8 @@ void Graph::CheckStored(const Layout& layout, const Buffer& buffer, const std::s
   const Buffer dense =
       backend_.Allocate(static_cast<size_t>(Elements(layout.dims)) * SizeOf(layout.dtype));
   const Buffer again = backend_.Allocate(layout.bytes);
-  backend_.ToDense(layout, buffer.data(), dense.data());
-  backend_.FromDense(layout, dense.data(), again.data());
+  backend_.ToHost(layout, buffer.data(), dense.data());
+  backend_.FromHost(layout, dense.data(), again.data());
   INFO("padding of " << what);
   CHECK(std::memcmp(buffer.data(), again.data(), layout.bytes) == 0);
 }
@@ -352,7 +352,7 @@ std::vector<std::string> Graph::TrainableNames() const {
 Tensor Graph::FromDevice(const Layout& layout, const void* data) const {
   const auto count = static_cast<size_t>(Elements(layout.dims));
   const Buffer dense = backend_.Allocate(count * SizeOf(layout.dtype));
-  backend_.ToDense(layout, data, dense.data());
+  backend_.ToHost(layout, data, dense.data());
   Tensor tensor{.shape = layout.dims, .dtype = DType::kF32, .values = {}};
   for (size_t i = 0; i < count; ++i) {
     tensor.values.push_back(layout.dtype == DType::kF64
@@ -376,7 +376,7 @@ void Graph::ToDevice(const Layout& layout, const Tensor& tensor, void* data) con
       reinterpret_cast<int32_t*>(dense.data())[i] = static_cast<int32_t>(value);
     }
   }
-  backend_.FromDense(layout, dense.data(), data);
+  backend_.FromHost(layout, dense.data(), data);
 }
 
 std::vector<std::string> Kinds() {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "backend/elementwise.h"
 #include "backend/registry.h"
 #include "model/model.h"
 #include "stage/model_plan.h"
@@ -88,7 +89,7 @@ class Serial {
           const Layout& layout = ParamLayout(l, newest_[l].size());
           newest_[l].push_back(Zeros(layout.bytes));
           momentum_[l].push_back(Zeros(layout.bytes));
-          backend_->FromDense(layout, values.data(), newest_[l].back()->data());
+          backend_->FromHost(layout, values.data(), newest_[l].back()->data());
         } else {
           for (LayerBlocks& replica : state_[l]) {
             replica.push_back(Zeros(values.size() * sizeof(float)));
@@ -144,7 +145,8 @@ class Serial {
         for (size_t i = 0; i < round.size(); ++i) {
           const float share = static_cast<float>(samples_in(first + static_cast<int64_t>(i))) /
                               static_cast<float>(total);
-          backend_->AddScaled(sum->data(), round[i][l][p]->data(), share, i == 0, count);
+          AddScaledHost(backend_->dtype(), sum->data(), round[i][l][p]->data(), share, i == 0,
+                        count);
         }
         next.push_back(Copy(*backend_, versions[l].back()[p]));
         backend_->Sgd({.w = versions[l].back()[p]->data(),
@@ -170,8 +172,8 @@ class Serial {
             Elements(model_.layers()[l].layer->params()[newest_[l].size() + p].shape);
         BlockPtr sum = Zeros(count * sizeof(float));
         for (size_t r = 0; r < replicas; ++r) {
-          backend_->AddScaled(sum->data(), state_[l][r][p]->data(),
-                              1.0F / static_cast<float>(replicas), r == 0, count);
+          AddScaledHost(backend_->dtype(), sum->data(), state_[l][r][p]->data(),
+                        1.0F / static_cast<float>(replicas), r == 0, count);
         }
         for (size_t r = 0; r < replicas; ++r) state_[l][r][p] = Copy(*backend_, sum);
       }
@@ -287,10 +289,10 @@ class Serial {
         const std::string name = layer.name() + "." + spec.name;
         std::vector<float> dense(Elements(spec.shape));
         if (spec.trainable) {
-          backend_->ToDense(ParamLayout(l, trainable), newest_[l][trainable]->data(), dense.data());
+          backend_->ToHost(ParamLayout(l, trainable), newest_[l][trainable]->data(), dense.data());
           result_[name] = dense;
-          backend_->ToDense(ParamLayout(l, trainable), momentum_[l][trainable]->data(),
-                            dense.data());
+          backend_->ToHost(ParamLayout(l, trainable), momentum_[l][trainable]->data(),
+                           dense.data());
           result_[name + ".momentum"] = dense;
           ++trainable;
         } else {

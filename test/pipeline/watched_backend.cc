@@ -100,10 +100,6 @@ void WatchedBackend::Accumulate(void* acc, const void* x, size_t count) {
   const InKernel here;
   backend_->Accumulate(acc, x, count);
 }
-void WatchedBackend::AddScaled(void* acc, const void* x, float scale, bool first, size_t count) {
-  const InKernel here;
-  backend_->AddScaled(acc, x, scale, first, count);
-}
 void WatchedBackend::Sgd(const SgdArgs& args) {
   const InKernel here;
   backend_->Sgd(args);

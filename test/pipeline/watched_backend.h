@@ -37,7 +37,6 @@ class WatchedBackend final : public Backend {
   void ToDense(const Layout& layout, const void* inner, void* dense) override;
   void FromDense(const Layout& layout, const void* dense, void* inner) override;
   void Accumulate(void* acc, const void* x, size_t count) override;
-  void AddScaled(void* acc, const void* x, float scale, bool first, size_t count) override;
   void Sgd(const SgdArgs& args) override;
   std::unique_ptr<Op> PlanConv2d(const Conv2dDesc& desc, const OpRequest& request) override;
   std::unique_ptr<Op> PlanLinear(const LinearDesc& desc, const OpRequest& request) override;

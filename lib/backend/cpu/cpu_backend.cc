@@ -69,9 +69,6 @@ class CpuBackend : public Backend {
     });
   }
 
-  void AddScaled(void* acc, const void* x, float scale, bool first, size_t count) override {
-    AddScaledHost(static_cast<float*>(acc), static_cast<const float*>(x), scale, first, count);
-  }
 
   void Sgd(const SgdArgs& args) override {
     ForRanges(args.count, [&](int64_t begin, int64_t end) {

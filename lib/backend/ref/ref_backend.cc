@@ -39,9 +39,6 @@ class RefBackend : public Backend {
   void Accumulate(void* acc, const void* x, size_t count) override {
     AccumulateHost(ref::Out<T>(acc), ref::In<T>(x), count);
   }
-  void AddScaled(void* acc, const void* x, float scale, bool first, size_t count) override {
-    AddScaledHost(ref::Out<T>(acc), ref::In<T>(x), scale, first, count);
-  }
   void Sgd(const SgdArgs& args) override {
     if constexpr (std::is_same_v<T, double>) {
       SgdHostF64(args);
