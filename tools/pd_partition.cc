@@ -11,6 +11,11 @@
 #include "base/version.h"
 #include "command_line.h"
 #include "partition/partition.h"
+#include "partition/picture.h"
+#include "partition_flags.h"
+#include "patience.h"
+#include "plan/graph_text.h"
+#include "plan/layer_costs.h"
 
 namespace {
 
@@ -18,69 +23,15 @@ constexpr const char* kExamples = R"(examples:
   pd-partition profile.json -n 4 --bandwidth 10Gbps -o plan.json
   pd-partition profile.json --cluster configs/clusters/two-hosts-1gbps.json -o plan.json
   pd-partition profile.json -n 8 --bandwidth 25Gbps --memory 16GB --strategy straight -o plan.json
+  pd-partition profile.json -n 4 --bandwidth 10Gbps --cut-after pool2 --replicas 3,1 -o plan.json
+  pd-partition profile.json -n 4 --bandwidth 10Gbps --explain --simulate 100 --trace trace.json -o plan.json
+  pd-partition vgg16.graph.txt -b 64 -n 8 --bandwidth 10Gbps --picture plan.svg -o plan.json
+  pd-partition vgg16.graph.txt -b 64 --convert -o vgg16.json
   pd-profile models/mini.json -b 64 | pd-partition - -n 2 --bandwidth 1Gbps > plan.json
 exit status: 0 done; 1 failed while running; 2 bad input or usage)";
 
-struct Flags {
-  std::string profile, workers, cluster, bandwidth, memory;
-  std::string strategy = "auto", schedule = "1f1b", cost_model = "runtime", output;
-  std::string simulate, trace;
-  bool quiet = false;
-};
-
-void Declare(CLI::App& app, Flags& flags) {
-  const auto option = [&app](const char* name, std::string& value, const char* type,
-                             const char* help) {
-    return app.add_option(name, value, help)->type_name(type);
-  };
-  option("profile", flags.profile, "PROFILE", "profile/1 file, - for standard input")->required();
-  option("-n", flags.workers, "N", "workers at most; the plan may leave some idle");
-  option("--cluster", flags.cluster, "FILE", "cluster/1 file, instead of -n and --bandwidth");
-  option("--bandwidth", flags.bandwidth, "RATE",
-         "of each worker's link, each way: 10Gbps, 1.25GB/s, or unlimited");
-  option("--memory", flags.memory, "SIZE", "limit of each worker: 16GB, 16GiB");
-  option("--strategy", flags.strategy, "NAME",
-         "auto, data-parallel, model-parallel or straight (auto)");
-  option("--schedule", flags.schedule, "NAME", "schedule (1f1b)");
-  option("--cost-model", flags.cost_model, "NAME",
-         "runtime: what pd-train does; arxiv: the formulas of arXiv 1806.03377 (runtime)");
-  option("-o", flags.output, "FILE", "the plan's file (standard output)");
-  app.add_flag("--quiet", flags.quiet, "no table on standard error");
-  option("--simulate", flags.simulate, "N", "not available yet");
-  option("--trace", flags.trace, "FILE", "not available yet");
-  app.set_version_flag("--version", [] {
-    return pd::VersionLine("pd-partition", fmt::format("CLI11 {}", CLI11_VERSION));
-  });
-  app.footer(kExamples);
-}
-
-pd::Cluster ClusterOf(const Flags& flags) {
-  PD_REQUIRE(flags.workers.empty() != flags.cluster.empty(), "expected -n or --cluster, found {}",
-             flags.workers.empty() ? "neither" : "both");
-  pd::Cluster cluster;
-  if (!flags.cluster.empty()) {
-    PD_REQUIRE(flags.bandwidth.empty(), "--bandwidth: expected none beside --cluster, found \"{}\"",
-               flags.bandwidth);
-    PD_REQUIRE(flags.cluster != "-" || flags.profile != "-",
-               "expected one file from standard input, found profile and cluster");
-    const std::string file = flags.cluster == "-" ? "standard input" : flags.cluster;
-    cluster = pd::ReadCluster(pd::JsonView::Parse(pd::ReadFile(flags.cluster), file));
-  } else {
-    const int workers = static_cast<int>(pd::ParseInt(flags.workers, "-n", 1, 4096));
-    PD_REQUIRE(workers == 1 || !flags.bandwidth.empty(),
-               "--bandwidth is needed for more than one worker: 10Gbps, 1.25GB/s, or unlimited");
-    double bandwidth = pd::kUnlimitedBytesPerSecond;
-    if (!flags.bandwidth.empty() && flags.bandwidth != "unlimited") {
-      bandwidth = pd::ParseRate(flags.bandwidth, "--bandwidth");
-      PD_REQUIRE(bandwidth >= 1 && bandwidth <= pd::kUnlimitedBytesPerSecond,
-                 "--bandwidth: expected a rate from 1B/s to 1e30B/s, or unlimited, found \"{}\"",
-                 flags.bandwidth);
-    }
-    cluster.levels.push_back({workers, bandwidth, 0});
-  }
-  if (!flags.memory.empty()) cluster.memory_bytes = pd::ParseSize(flags.memory, "--memory");
-  return cluster;
-}
+constexpr int64_t kMostMinibatches = 100'000;
+constexpr int64_t kMostSteps = 20'000'000;  // minibatches · stages of a simulated run
 
 // The command as the plan records it: printable, whatever was typed.
 std::string CommandOf(int argc, char** argv) {
@@ -92,19 +43,50 @@ std::string CommandOf(int argc, char** argv) {
   return command;
 }
 
-void Run(const Flags& flags, const std::string& command) {
-  pd::PartitionOptions options;
-  options.cluster = ClusterOf(flags);
-  options.strategy = pd::ParseStrategy(flags.strategy);
-  options.cost_model = pd::ParseCostModel(flags.cost_model);
-  options.schedule = flags.schedule;
-  pd::CheckSchedule(flags.schedule);
-  options.command = command;
-  pd::RefuseOverwrite(flags.profile, flags.output, "-o");
+pd::Profile ReadAnyProfile(const pd::PartitionFlags& flags) {
   const std::string file = flags.profile == "-" ? "standard input" : flags.profile;
-  const auto profile = pd::ReadProfile(pd::JsonView::Parse(pd::ReadFile(flags.profile), file));
-  const pd::PartitionResult result = pd::Partition(profile, options);
+  const std::string text = pd::ReadFile(flags.profile);
+  std::optional<int64_t> batch;
+  if (!flags.batch.empty()) batch = pd::ParseInt(flags.batch, "-b", 1, pd::kMaxBatchSize);
+  if (pd::LooksLikeGraphText(text)) return pd::ReadGraphText(text, file, batch);
+  PD_REQUIRE(!batch, "-b: expected none beside a profile/1 file, found \"{}\"", flags.batch);
+  PD_REQUIRE(!flags.convert, "--convert: expected a *.graph.txt profile, found {}", file);
+  return pd::ReadProfile(pd::JsonView::Parse(text, file));
+}
+
+void Simulate(const pd::PartitionFlags& flags, const pd::PartitionResult& result) {
+  const int64_t minibatches = pd::ParseInt(flags.simulate, "--simulate", 1, kMostMinibatches);
+  const auto most = kMostSteps / static_cast<int64_t>(result.stages.size());
+  PD_REQUIRE(minibatches <= most, "--simulate: expected at most {} for {} stages, found {}", most,
+             result.stages.size(), minibatches);
+  const pd::SimulatedRun run = pd::SimulateRun(result.plan.schedule, result.shape, result.pipeline,
+                                               minibatches, !flags.trace.empty());
+  std::fputs(pd::FormatRun(result, run, minibatches).c_str(), stderr);
+  if (flags.trace.empty()) return;
+  pd::WriteFile(flags.trace, pd::FormatTrace(run, result.plan.world_size()));
+}
+
+void Run(const pd::PartitionFlags& flags, const std::string& command) {
+  flags.CheckFiles();
+  if (flags.convert) {
+    pd::WriteFile(flags.output, pd::WriteProfile(ReadAnyProfile(flags)));
+    return;
+  }
+  pd::PartitionOptions options = flags.MakeOptions(command);
+  if (!flags.simulate.empty()) pd::ParseInt(flags.simulate, "--simulate", 1, kMostMinibatches);
+  const pd::Profile profile = ReadAnyProfile(flags);
+  pd::PartitionResult result;
+  std::string explanation;
+  {
+    pd::Patience patience(flags.quiet);
+    options.progress = [&](const std::string& what) { patience.Doing(what); };
+    result = pd::Partition(profile, options);
+    if (flags.explain) explanation = pd::Explain(profile, options, result);
+  }
   if (!flags.quiet) std::fputs(pd::FormatTable(result, options).c_str(), stderr);
+  std::fputs(explanation.c_str(), stderr);
+  if (!flags.simulate.empty()) Simulate(flags, result);
+  if (!flags.picture.empty()) pd::WriteFile(flags.picture, pd::PlanPicture(result.plan));
   pd::WriteFile(flags.output, pd::WritePlan(result.plan));
 }
 
@@ -112,14 +94,15 @@ void Run(const Flags& flags, const std::string& command) {
 
 int main(int argc, char** argv) {
   pd::SetLogPrefix("pd-partition");
-  Flags flags;
+  pd::PartitionFlags flags;
   CLI::App app("Plans pipelined training: which layers on which workers.", "pd-partition");
-  Declare(app, flags);
+  flags.Declare(app);
+  app.set_version_flag("--version", [] {
+    return pd::VersionLine("pd-partition", fmt::format("CLI11 {}", CLI11_VERSION));
+  });
+  app.footer(kExamples);
   try {
     app.parse(argc, argv);
-    for (const char* const name : {"--simulate", "--trace"}) {
-      PD_REQUIRE(app.count(name) == 0, "{} is not available yet", name);
-    }
     Run(flags, CommandOf(argc, argv));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version

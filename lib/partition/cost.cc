@@ -10,7 +10,6 @@
 namespace pd {
 namespace {
 
-constexpr double kPsPerMs = 1e9;
 constexpr double kMaxTotalMs = 1e9;
 constexpr double kMaxTotalBytes = 1e14;
 
@@ -77,20 +76,17 @@ CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
   return graph;
 }
 
-std::vector<StageSums> SumsFrom(const CostGraph& graph, int begin) {
-  std::vector<StageSums> all;
-  all.reserve(static_cast<size_t>(graph.size() - begin));
-  std::vector<bool> received(static_cast<size_t>(begin), false);
-  // The first stage receives every graph input, and sends on what later stages read.
-  std::vector<bool> given(graph.graph_input_bytes.size(), begin == 0);
+StageSums SumsOf(const CostGraph& graph, const std::vector<int>& layers, bool input_stage) {
   StageSums sums;
-  sums.begin = begin;
+  std::vector<bool> inside(static_cast<size_t>(graph.size()), false), received(inside);
+  for (const int l : layers) inside[l] = true;
+  // The first stage receives every graph input, and sends on what later stages read.
+  std::vector<bool> given(graph.graph_input_bytes.size(), input_stage);
   for (const int64_t bytes : graph.graph_input_bytes) {
-    if (begin == 0) sums.graph_input_bytes += bytes;
+    if (input_stage) sums.graph_input_bytes += bytes;
   }
-  for (int l = begin; l < graph.size(); ++l) {
+  for (const int l : layers) {
     const CostGraph::Layer& layer = graph.layers[l];
-    sums.end = l + 1;
     sums.forward_ps += layer.forward_ps;
     sums.backward_ps += layer.backward_ps;
     sums.update_ps += layer.update_ps;
@@ -103,46 +99,95 @@ std::vector<StageSums> SumsFrom(const CostGraph& graph, int begin) {
       given[input] = true;
     }
     for (const int producer : layer.producers) {
-      const CostGraph::Layer& read = graph.layers[producer];
-      if (producer >= begin) {
-        if (read.consumers.back() == l) sums.out_bytes -= read.activation_bytes;
-      } else if (!received[producer]) {
-        received[producer] = true;
-        sums.in_bytes += read.activation_bytes;
-      }
+      if (inside[producer] || received[producer]) continue;
+      received[producer] = true;
+      sums.in_bytes += graph.layers[producer].activation_bytes;
     }
-    if (!layer.consumers.empty()) sums.out_bytes += layer.activation_bytes;
-    all.push_back(sums);
+    const bool sent = std::any_of(layer.consumers.begin(), layer.consumers.end(),
+                                  [&](int consumer) { return !inside[consumer]; });
+    if (sent) sums.out_bytes += layer.activation_bytes;
   }
-  return all;
+  return sums;
 }
 
-std::vector<int64_t> CrossingBytes(const CostGraph& graph) {
-  std::vector<int64_t> crossing(static_cast<size_t>(graph.size()) + 1, 0);
-  // Differences first: a tensor crosses the cuts from its producer + 1 to its last consumer.
+int64_t CrossingBytes(const CostGraph& graph, const std::vector<bool>& before) {
+  int64_t bytes = 0;
   for (int l = 0; l < graph.size(); ++l) {
     const CostGraph::Layer& layer = graph.layers[l];
-    if (layer.consumers.empty()) continue;
-    crossing[l + 1] += layer.activation_bytes;
-    crossing[layer.consumers.back() + 1] -= layer.activation_bytes;
+    if (!before[l]) continue;
+    const bool crosses = std::any_of(layer.consumers.begin(), layer.consumers.end(),
+                                     [&](int consumer) { return !before[consumer]; });
+    if (crosses) bytes += layer.activation_bytes;
   }
-  for (size_t cut = 1; cut < crossing.size(); ++cut) crossing[cut] += crossing[cut - 1];
-  return crossing;
+  return bytes;
 }
 
-double CostRule::ComputeMs(const StageSums& stage, int replicas) const {
+double RoundPs(double ps) { return std::nearbyint(ps); }
+
+CostRule CostRule::Of(CostModel model, const Cluster& cluster) {
+  CostRule rule;
+  rule.model = model;
+  PD_REQUIRE(!cluster.levels.empty(), "cluster: expected a level, found none");
+  for (const Cluster::Level& level : cluster.levels) {
+    if (level.workers > 1)
+      rule.levels.push_back({level.workers, level.bandwidth_bytes_per_s / 1000});
+  }
+  if (rule.levels.empty()) {
+    rule.levels.push_back({1, cluster.levels[0].bandwidth_bytes_per_s / 1000});
+  }
+  rule.bytes_per_ms = rule.levels[0].bytes_per_ms;
+  const bool uneven = std::any_of(cluster.speeds.begin(), cluster.speeds.end(),
+                                  [](double speed) { return speed != 1; });
+  if (uneven) rule.speeds = cluster.speeds;
+  return rule;
+}
+
+double CostRule::SlowestSpeed(int first, int count) const {
+  if (speeds.empty()) return 1;
+  return *std::min_element(speeds.begin() + first, speeds.begin() + first + count);
+}
+
+double CostRule::ComputePs(const StageSums& stage, int replicas, double speed,
+                           bool recompute) const {
   const int64_t updates = model == CostModel::kRuntime ? stage.update_ps : 0;
-  return static_cast<double>(stage.forward_ps + stage.backward_ps + updates) /
-         (kPsPerMs * replicas);
+  const int64_t forward = recompute ? 2 * stage.forward_ps : stage.forward_ps;
+  return RoundPs(static_cast<double>(forward + stage.backward_ps + updates) / (replicas * speed));
+}
+
+double CostRule::LinkPs(const StageSums& stage, int replicas, int together) const {
+  // Over one denominator, so that one rounding is left.
+  const int64_t m = replicas, k = together;
+  if (model == CostModel::kArxiv) {
+    return RoundPs(kPsPerMs * static_cast<double>(4 * (m - 1) * stage.parameter_bytes) /
+                   (bytes_per_ms * static_cast<double>(m * m)));
+  }
+  const int64_t bytes =
+      k * (stage.in_bytes + stage.out_bytes) + 2 * (k - 1) * stage.parameter_bytes;
+  return RoundPs(kPsPerMs * static_cast<double>(bytes) /
+                 (bytes_per_ms * static_cast<double>(k * m)));
+}
+
+double CostRule::WorkerLinkPs(const StageSums& stage, int first, int replicas) const {
+  if (!several_levels() || model == CostModel::kArxiv) return LinkPs(stage, replicas, replicas);
+  // The machine with the most replicas reduces the most.
+  const int machine = levels[0].workers;
+  const int head = std::min(replicas, machine - first % machine);
+  const int whole = replicas - head >= machine ? machine : (replicas - head) % machine;
+  return LinkPs(stage, replicas, std::max(head, whole));
+}
+
+double CostRule::BorderPs(int64_t crossing_bytes) const {
+  if (model == CostModel::kRuntime) return 0;
+  return RoundPs(kPsPerMs * 2 * static_cast<double>(crossing_bytes) / bytes_per_ms);
+}
+
+double CostRule::ComputeMs(const StageSums& stage, int replicas, double speed,
+                           bool recompute) const {
+  return ComputePs(stage, replicas, speed, recompute) / kPsPerMs;
 }
 
 double CostRule::LinkMs(const StageSums& stage, int replicas) const {
-  // Over one denominator, m²·B, so that one rounding is left and equal costs stay equal.
-  const int64_t m = replicas;
-  const int64_t bytes = model == CostModel::kRuntime ? m * (stage.in_bytes + stage.out_bytes) +
-                                                           2 * (m - 1) * stage.parameter_bytes
-                                                     : 4 * (m - 1) * stage.parameter_bytes;
-  return static_cast<double>(bytes) / (bytes_per_ms * static_cast<double>(m * m));
+  return LinkPs(stage, replicas, replicas) / kPsPerMs;
 }
 
 double CostRule::StageMs(const StageSums& stage, int replicas) const {
@@ -150,18 +195,19 @@ double CostRule::StageMs(const StageSums& stage, int replicas) const {
 }
 
 double CostRule::BorderMs(int64_t crossing_bytes) const {
-  return model == CostModel::kArxiv ? 2 * static_cast<double>(crossing_bytes) / bytes_per_ms : 0;
+  return BorderPs(crossing_bytes) / kPsPerMs;
 }
 
-MemoryEstimate::MemoryEstimate(const StageSums& stage, int replicas) {
+MemoryEstimate::MemoryEstimate(const StageSums& stage, int replicas, bool recompute) {
   const int64_t weights = stage.parameter_bytes, m = replicas;
   const int64_t inputs = stage.in_bytes + stage.graph_input_bytes;
   const int64_t bucket = std::min(weights, kBucketBytes + stage.largest_parameter_bytes);
   const int64_t staging = m > 1 ? kReduceChunks * m * std::min(kReducePartBytes, bucket / m) : 0;
-  each = weights + stage.stash_bytes + inputs + stage.out_bytes;
+  const int64_t arena = stage.stash_bytes + stage.out_bytes;
+  each = weights + inputs + (recompute ? 0 : arena);
   fixed = 2 * weights + staging + kReceiveAhead * inputs +
           kGradientBuffers * (stage.out_bytes + stage.in_bytes) +
-          2 * stage.largest_activation_bytes;
+          2 * stage.largest_activation_bytes + (recompute ? arena : 0);
 }
 
 int MemoryEstimate::MaxInFlight(int64_t limit, int cap) const {

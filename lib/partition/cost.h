@@ -38,23 +38,25 @@ struct GraphInput {
 CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
                         const std::vector<GraphInput>& inputs = {});
 
-/// What matters of the layers [begin, end) as one stage, for one minibatch.
+/// What matters of some layers as one stage, for one minibatch.
 struct StageSums {
-  int begin = 0, end = 0;
   int64_t forward_ps = 0, backward_ps = 0, update_ps = 0;
   int64_t parameter_bytes = 0, stash_bytes = 0;
   int64_t in_bytes = 0;           ///< Tensors from stages before, each once.
   int64_t out_bytes = 0;          ///< Tensors that stages after read, each once.
   int64_t graph_input_bytes = 0;  ///< That it receives; stage 0 receives all and passes them on.
   int64_t largest_activation_bytes = 0, largest_parameter_bytes = 0;
+
+  bool operator==(const StageSums&) const = default;
 };
 
-/// The sums of [begin, begin + 1), …, [begin, N). Cost: O(N + edges).
-std::vector<StageSums> SumsFrom(const CostGraph& graph, int begin);
+/// The sums of any layers (distinct indices) as one stage. `input_stage`: it is stage 0 of its
+/// plan. Cost: O(N + edges of the layers).
+StageSums SumsOf(const CostGraph& graph, const std::vector<int>& layers, bool input_stage);
 
-/// Bytes of the distinct tensors with a producer before layer `cut` and a consumer at or after it,
-/// for cut = 0 … N.
-std::vector<int64_t> CrossingBytes(const CostGraph& graph);
+/// Bytes of the distinct tensors with a producer in `before` and a consumer outside it: what
+/// crosses the border behind those layers, one flag a layer. Cost: O(N + edges).
+int64_t CrossingBytes(const CostGraph& graph, const std::vector<bool>& before);
 
 enum class CostModel {
   /// A bound on what this project's runtime does: full duplex, transfers beside the computation.
@@ -63,24 +65,54 @@ enum class CostModel {
   kArxiv,
 };
 
-/// Costs of stages and borders, in milliseconds a minibatch of the whole pipeline.
+/// Costs of stages and borders for one minibatch of the whole pipeline: whole picoseconds (_ps,
+/// kept in doubles, so that equal costs compare as equal), or the same in milliseconds (_ms).
+///
+/// `runtime`: a replica computes T = Σ(forward + backward + update) for one of m minibatches, a
+/// stage that recomputes Σ(2·forward + backward + update); one of speed v needs T/v, and the stage,
+/// dealt evenly, is as slow as its slowest. A worker's link moves in each direction, in a round of
+/// m minibatches of which it runs one, in + out + 2(k − 1)/k·Σ|w_l|: it sends its outputs and the
+/// gradients of its inputs, and receives its inputs and the gradients of its outputs. A tensor
+/// counts once in its producer's stage, however many stages read it, and once in each of those. k:
+/// the stage's replicas on the same machine; m where there is one level. Labels, graph inputs and
+/// latency are free. Links of machines: links.h. `arxiv`: (1/m)·max(ΣT_l/v, 4(m − 1)Σ|w_l|/(m·B)),
+/// T_l without the update, and 2·a/B for a border that a bytes cross. Several levels: hierarchy.h.
 struct CostRule {
+  struct Level {
+    int workers = 1;  ///< Units of the level below (innermost: workers) joined by this level.
+    double bytes_per_ms = 0;
+  };
   CostModel model = CostModel::kRuntime;
-  double bytes_per_ms = 0;
+  double bytes_per_ms = 0;          ///< The innermost level's.
+  std::vector<Level> levels = {};   ///< Innermost first; empty: one level, any number of workers.
+  std::vector<double> speeds = {};  ///< One a worker; empty: all 1.
 
-  /// `runtime`: (1/m)·max(Σ(T_l + update_l), io/B), io the bytes that a replica moves in one
-  /// direction in a round of m minibatches, of which it runs one: in + out + 2(m−1)/m·Σ|w_l|. In +
-  /// out holds for both directions: it sends its outputs and the gradients of its inputs, and
-  /// receives its inputs and the gradients of its outputs. A tensor counts once in its producer's
-  /// stage, however many stages read it, and once in each of those. Labels, graph inputs and
-  /// latency are free. `arxiv`: (1/m)·max(ΣT_l, 4(m−1)Σ|w_l|/(m·B)), without updates.
-  double ComputeMs(const StageSums& stage, int replicas) const;
+  /// Of a cluster's workers. Levels of one unit add nothing and are left out.
+  static CostRule Of(CostModel model, const Cluster& cluster);
+
+  bool several_levels() const { return levels.size() > 1; }
+  /// The slowest of the workers [first, first + count).
+  double SlowestSpeed(int first, int count) const;
+
+  double ComputePs(const StageSums& stage, int replicas, double speed, bool recompute) const;
+  /// `together`: k above. `arxiv`: the synchronisation.
+  double LinkPs(const StageSums& stage, int replicas, int together) const;
+  /// The busiest of the links of workers [first, first + replicas).
+  double WorkerLinkPs(const StageSums& stage, int first, int replicas) const;
+  /// `runtime`: 0, borders are part of their stages.
+  double BorderPs(int64_t crossing_bytes) const;
+
+  /// On one level.
+  double ComputeMs(const StageSums& stage, int replicas, double speed = 1,
+                   bool recompute = false) const;
   double LinkMs(const StageSums& stage, int replicas) const;
   double StageMs(const StageSums& stage, int replicas) const;
-  /// `arxiv`: 2·a/B for the crossing bytes a of a border. `runtime`: 0, borders are part of their
-  /// stages.
   double BorderMs(int64_t crossing_bytes) const;
 };
+
+/// Rounded to whole picoseconds.
+double RoundPs(double ps);
+inline constexpr double kPsPerMs = 1e9;
 
 /// Memory of one worker, in bytes: fixed + in_flight · each; an estimate of what StageSetup::Memory
 /// (pipeline/stage_setup.h) counts, from costs alone.
@@ -91,13 +123,14 @@ struct CostRule {
 /// minibatches received ahead, 2 buffers for each of received and sent gradients, and as scratch
 /// two of the largest activation: a layer's output and its gradient. The staging of m > 1 replicas
 /// is 32·m·min(60 KiB, b/m), b the largest bucket of weights: at most |w|, and 256 KiB + the
-/// largest layer's. Not known here: headers, running statistics, workspaces, copies of
-/// border tensors in an inner (padded) layout, and the second gradient message that a skip
-/// connection may need.
+/// largest layer's. A stage that recomputes keeps for each minibatch only its received inputs; what
+/// the layers keep and the sent outputs take memory once. Not known here: headers, running
+/// statistics, workspaces, copies of border tensors in an inner (padded) layout, and the second
+/// gradient message that a skip connection may need.
 struct MemoryEstimate {
   int64_t fixed = 0, each = 0;
 
-  MemoryEstimate(const StageSums& stage, int replicas);
+  MemoryEstimate(const StageSums& stage, int replicas, bool recompute = false);
   int64_t Bytes(int in_flight) const { return fixed + in_flight * each; }
   /// The most in flight within `limit`, at most `cap`; 0 if not even one fits.
   int MaxInFlight(int64_t limit, int cap) const;

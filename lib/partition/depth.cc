@@ -14,13 +14,16 @@ constexpr double kWorthwhile = 0.99;  // A raise must bring the period below thi
 constexpr double kTrimmed = 1.003;    // What trimming may cost.
 constexpr int kMostExtra = 4;         // Steps of each family.
 constexpr int kFewStages = 8;         // Up to here single stages are tried, too.
-constexpr int64_t kMostActions = 2'000'000;  // Of all simulations together.
 
 class DepthSearch {
  public:
   DepthSearch(const std::string& schedule, const PipelineShape& shape,
-              const SimulatedPipeline& pipeline, const std::vector<int>& most)
-      : schedule_(schedule), shape_(shape), pipeline_(pipeline), most_(most) {
+              const SimulatedPipeline& pipeline, const std::vector<int>& most, int64_t& work_left)
+      : schedule_(schedule),
+        shape_(shape),
+        pipeline_(pipeline),
+        most_(most),
+        work_left_(work_left) {
     for (int s = 0; s < shape.num_stages(); ++s) {
       default_.push_back(DefaultInFlight(shape, s));
     }
@@ -28,10 +31,16 @@ class DepthSearch {
 
   std::vector<int> Run(double bound_ms) {
     best_ = default_;
+    if (Spent()) return default_;
     best_ms_ = Period(default_);
     const double default_ms = best_ms_;
     if (default_ms * kWorthwhile <= bound_ms) return default_;
     const int stages = shape_.num_stages();
+    for (int part = 8; part > 1 && stages > kFewStages; part /= 2) {
+      std::vector<int> slope = default_;
+      for (int s = 0; s + 1 < stages; ++s) slope[s] += (stages - 1 - s + part - 1) / part;
+      Try(slope);
+    }
     for (int extra = 1; extra <= kMostExtra; ++extra) {
       std::vector<int> slope = default_, level = default_;
       for (int s = 0; s + 1 < stages; ++s) {
@@ -52,13 +61,13 @@ class DepthSearch {
   }
 
  private:
-  bool Spent() const { return actions_ > kMostActions; }
+  bool Spent() const { return work_left_ <= 0; }
 
   double Period(const std::vector<int>& depths) {
     PipelineShape shape = shape_;
     for (int s = 0; s < shape.num_stages(); ++s) shape.stages[s].in_flight = depths[s];
     const Simulation simulation = Simulate(schedule_, shape, pipeline_);
-    actions_ += simulation.actions;
+    work_left_ -= simulation.work;
     return simulation.minibatch_ms;
   }
 
@@ -102,15 +111,15 @@ class DepthSearch {
   const std::vector<int>& most_;
   std::vector<int> default_, best_;
   double best_ms_ = 0;
-  int64_t actions_ = 0;
+  int64_t& work_left_;
 };
 
 }  // namespace
 
 std::vector<int> ChooseInFlight(const std::string& schedule, const PipelineShape& shape,
                                 const SimulatedPipeline& pipeline, const std::vector<int>& most,
-                                double bound_ms) {
-  return DepthSearch(schedule, shape, pipeline, most).Run(bound_ms);
+                                double bound_ms, int64_t& work_left) {
+  return DepthSearch(schedule, shape, pipeline, most, work_left).Run(bound_ms);
 }
 
 }  // namespace pd

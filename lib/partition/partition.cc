@@ -1,37 +1,27 @@
-// From a profile to a plan: choose the stages (search.h), then the depths (depth.h), then predict
-// what the plan and its rivals do, and write all of it down.
+// Planning: the search (search.h) proposes stages that minimise a bound; the simulator judges them
+// and a few rivals, and chooses their depths (judge.h); the winner is described as a plan/1.
 #include "partition/partition.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "model/model.h"
-#include "partition/depth.h"
+#include "partition/judge.h"
+#include "partition/links.h"
 #include "partition/search.h"
-#include "partition/simulator.h"
 
 namespace pd {
 namespace {
 
 constexpr int kMostWorkers = 4096;
-
-// The one level that counts: levels of one component add nothing.
-Cluster::Level OnlyLevel(const Cluster& cluster) {
-  PD_REQUIRE(!cluster.levels.empty(), "cluster: expected a level, found none");
-  const Cluster::Level* only = nullptr;
-  for (const Cluster::Level& level : cluster.levels) {
-    if (level.workers == 1) continue;
-    PD_REQUIRE(only == nullptr, "clusters of more than one level are not available yet");
-    only = &level;
-  }
-  for (const double speed : cluster.speeds) {
-    PD_REQUIRE(speed == cluster.speeds[0], "workers of different speeds are not available yet");
-  }
-  return only == nullptr ? cluster.levels[0] : *only;
-}
 
 template <typename Value>
 Value ParseWord(std::string_view what, std::string_view text,
@@ -58,82 +48,80 @@ std::vector<GraphInput> GraphInputs(const Profile& profile) {
   return inputs;
 }
 
+// The layers of --cut-after as indices.
+std::vector<int> CutLayers(const Profile& profile, const CostGraph& graph,
+                           const std::vector<std::string>& names) {
+  std::vector<int> layers;
+  for (const std::string& name : names) {
+    std::vector<std::string_view> known;
+    for (const LayerCost& layer : profile.layers) known.push_back(layer.name);
+    const auto found = std::find(known.begin(), known.end(), name);
+    if (found == known.end()) {
+      const std::string near = Nearest(name, known);
+      Throw(ErrorCode::kInvalidInput, "--cut-after: expected the name of a layer, found \"{}\"{}",
+            name, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+    }
+    layers.push_back(static_cast<int>(found - known.begin()));
+    PD_REQUIRE(!graph.layers[layers.back()].consumers.empty(),
+               "--cut-after: expected a layer that others read, found \"{}\"", name);
+  }
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
 class Planner {
  public:
   Planner(const Profile& profile, const PartitionOptions& options)
       : profile_(profile),
         options_(options),
         graph_(MakeCostGraph(profile.layers, GraphInputs(profile))),
-        level_(OnlyLevel(options.cluster)),
-        workers_(options.cluster.workers()) {
+        workers_(options.cluster.workers()),
+        rule_(CostRule::Of(options.cost_model, options.cluster)),
+        cut_after_(CutLayers(profile, graph_, options.cut_after)),
+        judge_(graph_, options_, rule_, profile.batch_size) {
     PD_REQUIRE(workers_ <= kMostWorkers, "expected at most {} workers, found {}", kMostWorkers,
                workers_);
-    rule_ = {options.cost_model, level_.bandwidth_bytes_per_s / 1000};
+    PD_REQUIRE(options.replicas.empty() || options.strategy == Strategy::kAuto,
+               "--replicas: expected none beside a --strategy other than auto");
+    const int needed = std::accumulate(options.replicas.begin(), options.replicas.end(), 0);
+    PD_REQUIRE(needed <= workers_, "--replicas: expected at most {} workers in all, found {}",
+               workers_, needed);
+    PD_REQUIRE(options.cut_after.empty() || options.strategy != Strategy::kDataParallel,
+               "--cut-after: expected none beside --strategy data-parallel, found \"{}\"",
+               options.cut_after.empty() ? "" : options.cut_after[0]);
   }
 
   PartitionResult Run() {
     PartitionResult result;
-    std::vector<StageChoice> stages = Choose(options_.strategy);
+    Say(fmt::format("searching the best plan of {} layers on {} workers", graph_.size(), workers_));
     const bool one_in_flight = options_.strategy == Strategy::kModelParallel;
-    std::vector<int> depths = Depths(stages, one_in_flight);
-    result.predicted = Predict(stages, depths);
-    const std::vector<StageChoice> all = {{0, graph_.size(), workers_}};
-    const std::vector<StageChoice> one = {{0, graph_.size(), 1}};
-    const std::vector<StageChoice> straight = Unlimited(/*replicate=*/false);
-    result.data_parallel = Predict(all, {1});
-    result.model_parallel = Predict(straight, std::vector<int>(straight.size(), 1));
-    result.one_worker = Predict(one, {1});
+    const SearchResult found = Choose();
+    Say("simulating the best plan");
+    Judge::Verdict best = judge_.Of(found.stages, found.bottleneck_ms, one_in_flight);
+    if (options_.compare) PredictBaselines(result);
+    result.exact = found.exact;
+    result.lower_bound_ms = found.lower_bound_ms;
+    result.bottleneck_ms = found.bottleneck_ms;
     if (options_.strategy == Strategy::kAuto && rule_.model == CostModel::kRuntime) {
-      for (const std::vector<StageChoice>& rival : Rivals()) {
-        const std::vector<int> rival_depths = Depths(rival, false);
-        const Prediction prediction = Predict(rival, rival_depths);
-        if (!IsBetter(rival, prediction, stages, result.predicted)) continue;
-        stages = rival;
-        depths = rival_depths;
-        result.predicted = prediction;
-      }
+      ForEachRival([&](const std::vector<StageChoice>& rival) {
+        if (!MayBeBetter(rival, best)) return;
+        Judge::Verdict verdict = judge_.Of(rival, 0, false);
+        if (!IsBetter(verdict, best)) return;
+        best = std::move(verdict);
+        result.bottleneck_ms = BottleneckMs(best.stages);
+      });
     }
-    Bound(stages, result);
-    Describe(stages, depths, result);
+    Describe(best, result);
     return result;
   }
 
  private:
-  static int Workers(const std::vector<StageChoice>& stages) {
-    int workers = 0;
-    for (const StageChoice& stage : stages) workers += stage.replicas;
-    return workers;
+  void Say(const std::string& text) const {
+    if (options_.progress) options_.progress(text);
   }
 
-  // What the simulation compares with the search's optimum, which a bound has chosen: the best
-  // straight plan, the best plans on fewer workers, data parallelism, one worker.
-  std::vector<std::vector<StageChoice>> Rivals() const {
-    constexpr int kFew = 8;  // workers, up to which every smaller number is tried
-    std::vector<std::vector<StageChoice>> rivals;
-    const auto add = [&](const SearchOptions& search) {
-      if (auto found = FindBestPlan(graph_, search)) rivals.push_back(found->stages);
-    };
-    rivals.push_back({{0, graph_.size(), workers_}});
-    add(Search(/*replicate=*/false, /*one_in_flight=*/false));
-    for (int workers = workers_ - 1; workers > 1 && workers_ <= kFew; --workers) {
-      SearchOptions search = Search(/*replicate=*/true, /*one_in_flight=*/false);
-      search.max_workers = workers;
-      add(search);
-    }
-    rivals.push_back({{0, graph_.size(), 1}});
-    return rivals;
-  }
-
-  // Whether `rival` should replace `stages`: faster, or on fewer workers and slower by nothing that
-  // counts.
-  static bool IsBetter(const std::vector<StageChoice>& rival, const Prediction& rivals,
-                       const std::vector<StageChoice>& stages, const Prediction& own) {
-    constexpr double kRounding = 1e-9, kNothing = 1e-3;
-    if (!rivals.fits) return false;
-    if (rivals.minibatch_ms < own.minibatch_ms * (1 - kRounding)) return true;
-    return rivals.minibatch_ms <= own.minibatch_ms * (1 + kNothing) &&
-           Workers(rival) < Workers(stages);
-  }
+  // ---- Candidates.
 
   SearchOptions Search(bool replicate, bool one_in_flight) const {
     SearchOptions search;
@@ -142,145 +130,200 @@ class Planner {
     search.replicate = replicate;
     search.one_in_flight = one_in_flight;
     search.memory_bytes = options_.cluster.memory_bytes;
+    search.allow_recompute = options_.allow_recompute;
+    search.cut_after = cut_after_;
+    search.replicas = options_.replicas;
     return search;
   }
 
-  // The best stages whatever their memory: for the rows beside the plan.
-  std::vector<StageChoice> Unlimited(bool replicate) const {
-    SearchOptions search = Search(replicate, /*one_in_flight=*/true);
-    search.memory_bytes.reset();
-    return FindBestPlan(graph_, search)->stages;
+  // One stage with all layers.
+  std::vector<StageChoice> Whole(int first_worker, int replicas) const {
+    StageChoice stage{{}, first_worker, replicas};
+    for (int l = 0; l < graph_.size(); ++l) stage.layers.push_back(l);
+    const int64_t limit = options_.cluster.memory_bytes.value_or(0);
+    stage.recompute =
+        limit > 0 && options_.allow_recompute && judge_.Memory(stage).Bytes(1) > limit;
+    if (stage.recompute && judge_.Memory(stage).Bytes(1) > limit) stage.recompute = false;
+    return {stage};
   }
 
-  std::vector<StageChoice> Choose(Strategy strategy) const {
-    if (strategy == Strategy::kDataParallel) {
-      std::vector<StageChoice> all = {{0, graph_.size(), workers_}};
-      const int64_t need = Memory(all[0]).Bytes(1);
-      if (need > options_.cluster.memory_bytes.value_or(need)) FailMemory(all, need, false);
+  std::vector<StageChoice> OneWorker() const {
+    const std::vector<double>& speeds = options_.cluster.speeds;
+    const auto fastest = std::max_element(speeds.begin(), speeds.end());
+    return Whole(static_cast<int>(fastest - speeds.begin()), 1);
+  }
+
+  double BottleneckMs(const std::vector<StageChoice>& stages) const {
+    if (rule_.model == CostModel::kArxiv && rule_.several_levels()) {
+      // Only the search knows the recurrence: it is given no choice.
+      SearchOptions search = Search(true, true);
+      search.memory_bytes.reset();
+      search.replicas.clear();
+      for (const StageChoice& stage : stages) search.replicas.push_back(stage.replicas);
+      const auto found = FindBestPlan(graph_, search);
+      return found ? found->bottleneck_ms : 0;
+    }
+    double most = 0;
+    for (const ResourceCost& cost : ResourceCosts(graph_, stages, rule_)) {
+      most = std::max(most, cost.ms);
+    }
+    return most;
+  }
+
+  SearchResult Choose() const {
+    if (options_.strategy == Strategy::kDataParallel) {
+      SearchResult all;
+      all.stages = Whole(0, workers_);
+      const int64_t need = judge_.Memory(all.stages[0]).Bytes(1);
+      if (need > options_.cluster.memory_bytes.value_or(need)) FailMemory(all.stages, need, false);
+      all.bottleneck_ms = all.lower_bound_ms = BottleneckMs(all.stages);
       return all;
     }
     SearchOptions search =
-        Search(strategy == Strategy::kAuto, strategy == Strategy::kModelParallel);
-    if (auto found = FindBestPlan(graph_, search)) return found->stages;
+        Search(options_.strategy == Strategy::kAuto, options_.strategy == Strategy::kModelParallel);
+    if (auto found = FindBestPlan(graph_, search)) return *found;
     const int64_t least = SmallestMemory(graph_, search);
+    PD_REQUIRE(least < std::numeric_limits<int64_t>::max(),
+               "--cut-after, --replicas: no plan of {} layers on {} workers has these cuts and "
+               "replicas",
+               graph_.size(), workers_);
     search.memory_bytes = least;
-    FailMemory(FindBestPlan(graph_, search)->stages, least, search.one_in_flight);
+    const auto tight = FindBestPlan(graph_, search);
+    PD_CHECK(tight.has_value(), "no plan within {} bytes", least);
+    FailMemory(tight->stages, least, search.one_in_flight);
   }
 
-  StageSums Sums(const StageChoice& stage) const {
-    return SumsFrom(graph_, stage.begin)[static_cast<size_t>(stage.end - stage.begin) - 1];
+  // What the simulation compares with the search's optimum, which a bound has chosen: data
+  // parallelism, the best plans on slower links, the best straight plan, the best plans on fewer
+  // workers, one worker. Slower links, because the bound lets transfers overlap with all
+  // computation, but an all-reduce only overlaps with its stage's backward pass; and for links of
+  // machines, because pd-train's all-reduce sends over them what each worker owes other machines,
+  // where the bound counts one share a machine.
+  template <typename Use>
+  void ForEachRival(const Use& use) const {
+    const auto add = [&](const SearchOptions& search) {
+      if (auto found = FindBestPlan(graph_, search)) use(found->stages);
+    };
+    const bool free = cut_after_.empty() && options_.replicas.empty();
+    if (free) use(Whole(0, workers_));
+    Say("comparing with other plans");
+    constexpr int64_t kLong = 100'000;  // layers · workers, beyond which a search takes long
+    const bool quick = int64_t{graph_.size()} * workers_ <= kLong;
+    for (const double slower : {1.5, 2.0, 3.0}) {
+      if (!quick) break;
+      SearchOptions search = Search(/*replicate=*/true, /*one_in_flight=*/false);
+      search.rule.bytes_per_ms /= slower;
+      int unit = 1;
+      for (CostRule::Level& level : search.rule.levels) {
+        level.bytes_per_ms /= slower * unit;
+        unit *= level.workers;
+      }
+      add(search);
+    }
+    if (options_.replicas.empty()) {
+      if (straight_ && free && !options_.cluster.memory_bytes) {
+        use(*straight_);
+      } else {
+        add(Search(/*replicate=*/false, /*one_in_flight=*/false));
+      }
+      for (const int workers : FewerWorkers()) {
+        SearchOptions search = Search(/*replicate=*/true, /*one_in_flight=*/false);
+        search.max_workers = workers;
+        add(search);
+      }
+    }
+    if (free) use(OneWorker());
   }
-  MemoryEstimate Memory(const StageChoice& stage) const { return {Sums(stage), stage.replicas}; }
+
+  // Every smaller number where that is quick, else halves.
+  std::vector<int> FewerWorkers() const {
+    constexpr int kFew = 8;
+    constexpr int64_t kQuick = 20'000'000;  // layers² · workers²
+    std::vector<int> numbers;
+    const int64_t size = int64_t{graph_.size()} * workers_;
+    for (int n = workers_ - 1; n > 1 && workers_ <= kFew; --n) numbers.push_back(n);
+    for (int n = workers_ / 2; n > 1 && workers_ > kFew && size * size <= kQuick; n /= 2) {
+      numbers.push_back(n);
+    }
+    return numbers;
+  }
+
+  static constexpr double kRounding = 1e-9, kNothing = 1e-3;
+
+  bool MayBeBetter(const std::vector<StageChoice>& rival, const Judge::Verdict& best) const {
+    return rival != best.stages &&
+           judge_.BoundMs(rival) <= best.prediction.minibatch_ms * (1 + kNothing);
+  }
+
+  // Faster, or on fewer workers and slower by nothing that counts.
+  static bool IsBetter(const Judge::Verdict& rival, const Judge::Verdict& best) {
+    const double ms = rival.prediction.minibatch_ms, best_ms = best.prediction.minibatch_ms;
+    if (!rival.prediction.fits) return false;
+    if (ms < best_ms * (1 - kRounding)) return true;
+    return ms <= best_ms * (1 + kNothing) &&
+           Judge::Workers(rival.stages) < Judge::Workers(best.stages);
+  }
+
+  // Rows beside the plan, whatever their memory and the user's cuts.
+  void PredictBaselines(PartitionResult& result) {
+    Say("predicting what to compare with");
+    const auto predict = [&](const std::vector<StageChoice>& stages, bool one_in_flight) {
+      const double bottleneck = rule_.model == CostModel::kArxiv ? BottleneckMs(stages) : 0;
+      return judge_.Of(stages, bottleneck, one_in_flight).prediction;
+    };
+    result.data_parallel = predict(Whole(0, workers_), false);
+    result.one_worker = predict(OneWorker(), false);
+    SearchOptions search = Search(/*replicate=*/false, /*one_in_flight=*/true);
+    search.memory_bytes.reset();
+    search.cut_after.clear();
+    search.replicas.clear();
+    const auto straight = FindBestPlan(graph_, search);
+    PD_CHECK(straight.has_value(), "no straight plan");
+    straight_ = straight->stages;
+    result.model_parallel = predict(straight->stages, true);
+    result.straight = judge_.Of(straight->stages, straight->bottleneck_ms, false).prediction;
+  }
+
+  // ---- No plan fits.
 
   // `stages` need the least memory of all plans, `least`: says which of them needs it, and for
   // which layer.
   [[noreturn]] void FailMemory(const std::vector<StageChoice>& stages, int64_t least,
                                bool one_in_flight) const {
-    const PipelineShape shape = Shape(stages);
+    const PipelineShape shape = ShapeOf(stages, {});
     size_t s = 0;
     const auto depth = [&](size_t at) {
       return one_in_flight ? 1 : DefaultInFlight(shape, static_cast<int>(at));
     };
-    while (Memory(stages[s]).Bytes(depth(s)) < least) ++s;
-    int tightest = stages[s].begin;
+    while (s + 1 < stages.size() && judge_.Memory(stages[s]).Bytes(depth(s)) < least) ++s;
+    int tightest = stages[s].layers[0];
     int64_t share = -1;
-    for (int l = stages[s].begin; l < stages[s].end; ++l) {
+    for (const int l : stages[s].layers) {
       const CostGraph::Layer& layer = graph_.layers[l];
-      const int64_t own = (depth(s) + 2) * layer.parameter_bytes + depth(s) * layer.stash_bytes;
+      const int64_t kept = stages[s].recompute ? 1 : depth(s);
+      const int64_t own = (depth(s) + 2) * layer.parameter_bytes + kept * layer.stash_bytes;
       if (own > share) {
         share = own;
         tightest = l;
       }
     }
-    Throw(ErrorCode::kInvalidInput,
-          "no plan fits {} ({} bytes) a worker: the tightest layer is \"{}\", {} of the {} that "
-          "its stage "
-          "of {} layers needs with {} in flight; the smallest memory that works is {}B",
-          FormatBytes(static_cast<double>(*options_.cluster.memory_bytes)),
-          *options_.cluster.memory_bytes, profile_.layers[tightest].name,
-          FormatBytes(static_cast<double>(share)), FormatBytes(static_cast<double>(least)),
-          stages[s].end - stages[s].begin, depth(s), least);
+    Throw(
+        ErrorCode::kInvalidInput,
+        "no plan fits {} ({} bytes) a worker: the tightest layer is \"{}\", {} of the {} that its "
+        "stage of {} layers needs with {} in flight; the smallest memory that works is {}B",
+        FormatBytes(static_cast<double>(*options_.cluster.memory_bytes)),
+        *options_.cluster.memory_bytes, profile_.layers[tightest].name,
+        FormatBytes(static_cast<double>(share)), FormatBytes(static_cast<double>(least)),
+        stages[s].layers.size(), depth(s), least);
   }
 
-  PipelineShape Shape(const std::vector<StageChoice>& stages) const {
-    PipelineShape shape;
-    for (const StageChoice& stage : stages) shape.stages.push_back({stage.replicas, 1});
-    return shape;
-  }
+  // ---- The plan.
 
-  std::vector<int> Depths(const std::vector<StageChoice>& stages, bool one_in_flight) const {
-    if (one_in_flight) return std::vector<int>(stages.size(), 1);
-    std::vector<int> most;
-    double bound_ms = 0;
-    for (const StageChoice& stage : stages) {
-      const int64_t limit = options_.cluster.memory_bytes.value_or(INT64_MAX);
-      most.push_back(Memory(stage).MaxInFlight(limit, 4 * kMostWorkers));
-      const StageSums sums = Sums(stage);
-      const CostRule compute = {CostModel::kRuntime, rule_.bytes_per_ms};
-      bound_ms = std::max(bound_ms, compute.ComputeMs(sums, stage.replicas));
-    }
-    return ChooseInFlight(options_.schedule, Shape(stages), Pipeline(stages), most, bound_ms);
-  }
-
-  SimulatedPipeline Pipeline(const std::vector<StageChoice>& stages) const {
-    return MakePipeline(graph_, stages, rule_.bytes_per_ms, level_.latency_ms);
-  }
-
-  // Costs of stages and borders under the rule; the first of the largest is the bottleneck.
-  void Bound(const std::vector<StageChoice>& stages, PartitionResult& result) const {
-    const std::vector<int64_t> crossing = CrossingBytes(graph_);
-    result.bottleneck_ms = -1;
-    const auto consider = [&](double ms, const std::string& what) {
-      if (ms <= result.bottleneck_ms) return;
-      result.bottleneck_ms = ms;
-      result.bound_by = what;
-    };
-    for (size_t s = 0; s < stages.size(); ++s) {
-      const StageSums sums = Sums(stages[s]);
-      const std::string link =
-          rule_.model == CostModel::kArxiv ? "synchronisation of stage {}" : "links of stage {}";
-      consider(rule_.ComputeMs(sums, stages[s].replicas), fmt::format("compute of stage {}", s));
-      consider(rule_.LinkMs(sums, stages[s].replicas), fmt::format(fmt::runtime(link), s));
-      if (s + 1 < stages.size()) {
-        consider(rule_.BorderMs(crossing[static_cast<size_t>(sums.end)]),
-                 fmt::format("the border between stages {} and {}", s, s + 1));
-      }
-    }
-  }
-
-  Prediction Predict(const std::vector<StageChoice>& stages, const std::vector<int>& depths) const {
-    double ms = 0;
-    if (rule_.model == CostModel::kArxiv) {
-      ms = FormulaMs(stages, depths);
-    } else {
-      PipelineShape shape = Shape(stages);
-      for (size_t s = 0; s < stages.size(); ++s) shape.stages[s].in_flight = depths[s];
-      ms = Simulate(options_.schedule, shape, Pipeline(stages)).minibatch_ms;
-    }
-    bool fits = true;
-    for (size_t s = 0; s < stages.size(); ++s) {
-      const int64_t need = Memory(stages[s]).Bytes(depths[s]);
-      fits = fits && need <= options_.cluster.memory_bytes.value_or(need);
-    }
-    return {ms, static_cast<double>(profile_.batch_size) * 1000 / ms, fits};
-  }
-
-  // `arxiv`: the bottleneck, or with one minibatch in flight the way through all stages and
-  // borders.
-  double FormulaMs(const std::vector<StageChoice>& stages, const std::vector<int>& depths) const {
-    const std::vector<int64_t> crossing = CrossingBytes(graph_);
-    double sum = 0, largest = 0;
-    for (const StageChoice& stage : stages) {
-      const double ms = rule_.StageMs(Sums(stage), stage.replicas);
-      const double border = rule_.BorderMs(crossing[static_cast<size_t>(stage.end)]);
-      sum += ms + border;
-      largest = std::max({largest, ms, border});
-    }
-    return stages.size() > 1 && depths[0] == 1 ? sum : largest;
-  }
-
-  void Describe(const std::vector<StageChoice>& stages, const std::vector<int>& depths,
-                PartitionResult& result) const {
+  void Describe(const Judge::Verdict& best, PartitionResult& result) const {
+    result.predicted = best.prediction;
+    result.shape = ShapeOf(best.stages, best.depths);
+    result.pipeline = judge_.Pipeline(best.stages);
+    result.idle_workers = workers_ - Judge::Workers(best.stages);
     Plan& plan = result.plan;
     plan.model = profile_.model;
     plan.batch_size = profile_.batch_size;
@@ -289,45 +332,65 @@ class Planner {
     plan.cluster = options_.cluster;
     plan.device = profile_.device;
     plan.command = options_.command;
+    const auto workers = static_cast<size_t>(workers_);
     Predicted predicted;
     predicted.minibatch_ms = result.predicted.minibatch_ms;
     predicted.samples_per_s = result.predicted.samples_per_s;
     predicted.data_parallel_samples_per_s = result.data_parallel.samples_per_s;
-    predicted.memory_bytes.assign(static_cast<size_t>(workers_), 0);
-    const PipelineShape shape = Shape(stages);
-    int rank = 0;
-    for (size_t s = 0; s < stages.size(); ++s) {
-      const StageSums sums = Sums(stages[s]);
-      StagePlan stage;
-      StageReport report;
-      report.begin = stages[s].begin;
-      report.end = stages[s].end;
-      for (int l = sums.begin; l < sums.end; ++l) stage.layers.push_back(profile_.layers[l].name);
-      const double m = stages[s].replicas;
-      report.compute_ms = CostRule{CostModel::kRuntime, 1}.ComputeMs(sums, 1);
-      report.out_bytes = sums.out_bytes;
-      report.all_reduce_bytes = 2 * (m - 1) / m * static_cast<double>(sums.parameter_bytes);
-      report.memory_bytes = Memory(stages[s]).Bytes(depths[s]);
-      report.in_flight = depths[s];
-      if (depths[s] != DefaultInFlight(shape, static_cast<int>(s))) stage.in_flight = depths[s];
-      for (int r = 0; r < stages[s].replicas; ++r) {
-        predicted.memory_bytes[static_cast<size_t>(rank)] = report.memory_bytes;
-        stage.workers.push_back(rank++);
-      }
-      report.workers = stage.workers;
-      result.stages.push_back(std::move(report));
-      plan.stages.push_back(std::move(stage));
-    }
+    predicted.memory_bytes.assign(workers, 0);
+    predicted.compute_ms.assign(workers, 0);
+    predicted.idle_share.assign(workers, 1);
+    predicted.bytes_sent.assign(workers, 0);
+    predicted.bytes_received.assign(workers, 0);
+    for (size_t s = 0; s < best.stages.size(); ++s) AddStage(best, s, predicted, result);
     plan.predicted = std::move(predicted);
-    result.idle_workers = workers_ - rank;
+  }
+
+  void AddStage(const Judge::Verdict& best, size_t s, Predicted& predicted,
+                PartitionResult& result) const {
+    const StageChoice& choice = best.stages[s];
+    const StageSums sums = judge_.Sums(choice);
+    const StageLoad load = LoadsOf(result.shape, result.pipeline)[s];
+    StageReport report;
+    report.layers = choice.layers;
+    const double m = choice.replicas;
+    report.compute_ms =
+        result.pipeline.stages[s].compute_ms() / result.pipeline.SlowestSpeed(result.shape, s);
+    report.out_bytes = sums.out_bytes;
+    report.all_reduce_bytes = 2 * (m - 1) / m * static_cast<double>(sums.parameter_bytes);
+    report.memory_bytes = judge_.Memory(choice).Bytes(best.depths[s]);
+    report.in_flight = best.depths[s];
+    report.recompute = choice.recompute;
+    StagePlan stage;
+    for (const int l : choice.layers) stage.layers.push_back(profile_.layers[l].name);
+    stage.recompute = choice.recompute;
+    if (best.depths[s] != DefaultInFlight(result.shape, static_cast<int>(s))) {
+      stage.in_flight = best.depths[s];
+    }
+    for (int r = 0; r < choice.replicas; ++r) {
+      const int worker = choice.worker(r);
+      const auto at = static_cast<size_t>(worker);
+      stage.workers.push_back(worker);
+      predicted.memory_bytes[at] = report.memory_bytes;
+      predicted.compute_ms[at] = load.compute_ms / result.pipeline.Speed(worker);
+      predicted.idle_share[at] =
+          std::max(0.0, 1 - predicted.compute_ms[at] / predicted.minibatch_ms);
+      predicted.bytes_sent[at] = std::llround(load.bytes_sent);
+      predicted.bytes_received[at] = std::llround(load.bytes_received);
+    }
+    report.workers = stage.workers;
+    result.stages.push_back(std::move(report));
+    result.plan.stages.push_back(std::move(stage));
   }
 
   const Profile& profile_;
   const PartitionOptions& options_;
   CostGraph graph_;
-  Cluster::Level level_;
   int workers_;
   CostRule rule_;
+  std::vector<int> cut_after_;
+  Judge judge_;
+  std::optional<std::vector<StageChoice>> straight_;  // The best, whatever its memory.
 };
 
 }  // namespace

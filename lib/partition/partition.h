@@ -1,10 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "partition/cost.h"
+#include "partition/pipeline.h"
+#include "partition/resources.h"
+#include "partition/simulator.h"
 #include "plan/plan.h"
 
 namespace pd {
@@ -17,11 +21,17 @@ enum class Strategy {
 };
 
 struct PartitionOptions {
-  Cluster cluster;  ///< One level; memory_bytes limits every worker.
+  Cluster cluster;  ///< memory_bytes limits every worker.
   Strategy strategy = Strategy::kAuto;
   CostModel cost_model = CostModel::kRuntime;
   std::string schedule = "1f1b";
-  std::string command;  ///< Written into the plan.
+  std::string command;                 ///< Written into the plan.
+  std::vector<std::string> cut_after;  ///< Layers behind which a stage ends.
+  std::vector<int> replicas;           ///< Of the stages, hence their number; empty: what is best.
+  /// Stages that do not fit the memory may run their forward passes twice, if they then fit.
+  bool allow_recompute = true;
+  bool compare = true;  ///< Predict data parallelism, model parallelism, … beside the plan.
+  std::function<void(const std::string&)> progress;  ///< Told what is being done, or empty.
 };
 
 /// Words of the command line. Throw kInvalidInput with the list of known ones.
@@ -32,43 +42,58 @@ void CheckSchedule(std::string_view name);
 /// A row of the table: what a stage costs. Bytes of a minibatch, or for all_reduce of a round, both
 /// ways each.
 struct StageReport {
-  int begin = 0, end = 0;  ///< Layers.
+  std::vector<int> layers;  ///< Indices, ascending.
   std::vector<int> workers;
-  double compute_ms = 0;  ///< Of one replica for one of its minibatches.
+  double compute_ms = 0;  ///< Of the slowest replica for one of its minibatches.
   int64_t out_bytes = 0;
   double all_reduce_bytes = 0;
   int64_t memory_bytes = 0;
   int in_flight = 1;
+  bool recompute = false;
 };
 
 /// What a way of training is predicted to do.
 struct Prediction {
   double minibatch_ms = 0;
   double samples_per_s = 0;
-  bool fits =
-      true;  ///< The memory limit; a prediction for what does not fit tells what it would do.
+  /// The memory limit; a prediction for what does not fit tells what it would do.
+  bool fits = true;
+  std::string replicas;  ///< "7-1".
+  Bottleneck bound;      ///< What no schedule of it can beat.
 };
 
 struct PartitionResult {
   Plan plan;
   std::vector<StageReport> stages;
-  double bottleneck_ms = 0;  ///< Of the plan under the cost model: what the search minimised.
-  std::string bound_by;      ///< The resource behind it: "compute of stage 0".
-  Prediction predicted, data_parallel, model_parallel, one_worker;
+  double bottleneck_ms = 0;   ///< Of the plan under the cost model: what the search minimised.
+  bool exact = true;          ///< Whether the search proved that no plan has a smaller one.
+  double lower_bound_ms = 0;  ///< No plan has a smaller one than this.
+  Prediction predicted, data_parallel, model_parallel, straight, one_worker;
   int idle_workers = 0;
+  /// What the simulator knows of the plan.
+  PipelineShape shape;
+  SimulatedPipeline pipeline;
 };
 
 /// Plans the training of a profiled model. kAuto under `runtime`: of the search's plan, data
-/// parallelism on all workers and one worker, where they fit the memory, the one with the smallest
-/// predicted period (then with fewer workers), because the bound that the search minimises leaves
-/// out latency and waiting. `runtime`: predictions are simulated periods of the
-/// action lists, latency included; `arxiv`: they are its formulas. Throws kInvalidInput: a cluster
-/// of several levels or unequal speeds (not available yet), an unknown schedule, no plan that fits
-/// the memory (names the tightest layer, its stage's need and the smallest limit that works).
-/// Source: arXiv 1806.03377 §3.2; see cost.h and search.h for what differs.
+/// parallelism on all workers, the best straight plan, plans for fewer workers and one worker,
+/// where they fit the memory and the user's cuts, the one with the smallest predicted period (then
+/// with fewer workers), because the bound that the search minimises leaves out latency and waiting.
+/// `runtime`: predictions are simulated periods of the action lists; `arxiv`: they are its
+/// formulas. Throws kInvalidInput: an unknown schedule or layer, cuts that no plan has, no plan
+/// that fits the memory (names the tightest layer, its stage's need and the smallest limit that
+/// works). Source: arXiv 1806.03377 §3.2; see cost.h and search.h for what differs.
 PartitionResult Partition(const Profile& profile, const PartitionOptions& options);
 
 /// The result as a table for people.
 std::string FormatTable(const PartitionResult& result, const PartitionOptions& options);
+
+/// What a faster link, a worker more or fewer, and more memory would change (planned anew on the
+/// changed cluster), and what bounds the plans that lost. For people.
+std::string Explain(const Profile& profile, const PartitionOptions& options,
+                    const PartitionResult& result);
+
+/// A simulated run of the plan's first `minibatches` minibatches from a cold start, as a table.
+std::string FormatRun(const PartitionResult& result, const SimulatedRun& run, int64_t minibatches);
 
 }  // namespace pd

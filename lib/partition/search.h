@@ -8,39 +8,66 @@
 
 namespace pd {
 
-/// A stage of a candidate plan: layers [begin, end) on `replicas` workers.
+/// A stage of a candidate plan, on workers [first_worker, first_worker + replicas).
 struct StageChoice {
-  int begin = 0, end = 0;
+  std::vector<int> layers;  ///< Indices, ascending; not always consecutive.
+  int first_worker = 0;
   int replicas = 1;
+  bool recompute = false;  ///< Keeps only its inputs, and runs its forward pass once more.
+  /// Replica r's worker; empty: first_worker + r. Only hierarchy.h places replicas otherwise.
+  std::vector<int> workers = {};
 
+  int worker(int replica) const {
+    return workers.empty() ? first_worker + replica : workers[static_cast<size_t>(replica)];
+  }
   bool operator==(const StageChoice&) const = default;
 };
 
 struct SearchOptions {
   CostRule rule;
-  int max_workers = 1;
+  int max_workers = 1;    ///< With several levels or speeds: at most as many as they name.
   bool replicate = true;  ///< False: one worker a stage.
   /// True: memory counts one minibatch in flight everywhere; false: ⌈(Σ_{t≥s} r_t)/r_s⌉ at stage s.
   bool one_in_flight = false;
-  std::optional<int64_t>
-      memory_bytes;  ///< Of each worker; stages that need more are no candidates.
+  /// Of each worker; stages that need more are no candidates.
+  std::optional<int64_t> memory_bytes;
+  /// Stages that need more memory may recompute, if they then fit.
+  bool allow_recompute = false;
+  /// Layers whose consumers must all be in later stages than the layer itself.
+  std::vector<int> cut_after;
+  /// Replicas of the stages in order, hence their number; empty: as the search finds best.
+  std::vector<int> replicas;
+  /// Limits of the work, past which a result may be inexact; 0: chosen for seconds. Ideals: see
+  /// Ideals; steps: placements that are tried where links of machines couple stages.
+  int max_ideals = 0;
+  int64_t max_steps = 0;
 };
 
 struct SearchResult {
   std::vector<StageChoice> stages;
-  double bottleneck_ms = 0;  ///< The largest stage or border cost under the rule.
+  double bottleneck_ms = 0;  ///< The largest cost under the rule.
+  /// No plan has a smaller bottleneck than this; equal to bottleneck_ms if `exact`.
+  double lower_bound_ms = 0;
+  /// Whether the plan is proven to be the best. False where a limit was met.
+  bool exact = true;
 };
 
-/// The plan with the smallest bottleneck among all cuts of the layers' order into consecutive
-/// stages and all replica counts, with at most max_workers workers. Exact. Ties: fewer workers,
-/// then fewer stages, then the earliest cuts (the first cut first), then fewer replicas in the
-/// first stage, the second, …. Nothing if no plan fits the memory. Source: arXiv 1806.03377 §3.2,
-/// A(j, m). Differs: from the last stage to the first, since the workers behind a stage fix its
-/// minibatches in flight, hence its memory; idle workers are allowed; `runtime` costs. Cost:
-/// O(N²n²) for N layers and n workers.
+/// The plan with the smallest bottleneck among all chains of ideals (ideals.h) as borders, all
+/// replica counts and all places: stage s takes consecutive workers behind those of stage s − 1,
+/// and any workers may stay idle. Ties: fewer workers in use, then fewer stages, then stage by
+/// stage from the first: the earlier border (ideals.h), fewer replicas, the lower first worker.
+/// Nothing if no plan fits the memory and the user's cuts and replicas. Where workers are alike,
+/// none between stages is idle. Source: arXiv 1806.03377 §3.2, A(j, m). Differs: ideals instead of
+/// positions in a chain; from the last stage to the first, since the workers behind a stage fix its
+/// minibatches in flight, hence its memory; idle workers, speeds, `runtime` costs. Several levels:
+/// links of machines (links.h) couple stages, so the recurrence only gives bounds there, and
+/// placements are searched under them; `arxiv`: hierarchy.h. Cost: O(F²n²) for F ideals and n
+/// workers, n times as much where places and memory both matter. Throws kInvalidInput for replicas
+/// that need more than max_workers.
 std::optional<SearchResult> FindBestPlan(const CostGraph& graph, const SearchOptions& options);
 
-/// The smallest memory_bytes with which FindBestPlan finds a plan. Cost: O(N²n²).
+/// The smallest memory_bytes with which FindBestPlan finds a plan; INT64_MAX if the cuts and
+/// replicas leave none. Where not all ideals are looked at, of those that are.
 int64_t SmallestMemory(const CostGraph& graph, const SearchOptions& options);
 
 }  // namespace pd

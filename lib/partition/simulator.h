@@ -1,47 +1,48 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "partition/cost.h"
-#include "partition/search.h"
+#include "partition/pipeline.h"
 #include "schedule/schedule.h"
+#include "schedule/trace.h"
 
 namespace pd {
 
-/// What the simulator knows of a pipeline; times in ms, for one minibatch.
-struct SimulatedPipeline {
-  struct Stage {
-    double forward_ms = 0, backward_ms = 0, update_ms = 0;
-    double all_reduce_ms = 0;  ///< On each replica's link, both ways at once, a round.
-  };
-  /// All that a stage sends to another one for a minibatch.
-  struct Message {
-    int from = 0, to = 0;
-    bool gradient = false;
-    double ms = 0;
-  };
-  std::vector<Stage> stages;
-  std::vector<Message> messages;
-  double latency_ms = 0;
-};
-
-/// The pipeline of a plan's stages. A tensor goes once to each stage that reads it. Its gradient,
-/// where some parameter lies at or before its producer, comes back as one sum from the stage with
-/// its last consumers, and from other stages once a consumer (see stage/cut.h for why).
-SimulatedPipeline MakePipeline(const CostGraph& graph, const std::vector<StageChoice>& stages,
-                               double bytes_per_ms, double latency_ms);
-
 struct Simulation {
   double minibatch_ms = 0;  ///< Steady-state period of the whole pipeline.
-  int64_t actions = 0;      ///< Work done by the simulation itself.
+  int64_t work = 0;         ///< Events and actions of the simulation itself.
 };
 
-/// Runs the action lists of `schedule` on one device a worker and a link a worker that sends one
-/// message and receives one message at a time, in the order in which they are ready. An all-reduce
-/// takes its replicas' links from when the last of them starts its backward pass; the update waits
-/// for both. The period is measured between two minibatches far from start and end.
+/// Runs the action lists of `schedule` as pd-train's workers do (pipeline/worker.h): a device and
+/// full-duplex links a worker (SimulatedNetwork); messages leave as soon as their tensors are
+/// there, large ones once the receiver has a buffer for them; passes wait for the buffers that they
+/// reuse, and for acknowledgements where no gradient throttles a stage; buckets of gradients are
+/// summed over the replicas while the backward pass goes on, and the update takes them one by one.
+/// The period is measured over minibatches in the steady state. Not known here: processor time that
+/// communication costs, the loader, and the sum of an all-reduce. Throws kInvalidInput for depths
+/// with which the schedule locks up.
 Simulation Simulate(const std::string& schedule, const PipelineShape& shape,
                     const SimulatedPipeline& pipeline);
+
+/// What each worker did in a run from a cold start to its end.
+struct SimulatedRun {
+  struct Worker {
+    int id = 0;  ///< In the cluster.
+    int stage = 0, replica = 0;
+    double compute_ms = 0;
+    int64_t bytes_sent = 0, bytes_received = 0;
+    std::vector<TraceSlice> compute, messages;  ///< If asked for; as pd-train's trace has them.
+  };
+  std::vector<Worker> workers;
+  double total_ms = 0;  ///< To the last update.
+  int64_t work = 0;
+};
+SimulatedRun SimulateRun(const std::string& schedule, const PipelineShape& shape,
+                         const SimulatedPipeline& pipeline, int64_t minibatches, bool trace);
+
+/// A simulated run as a trace of `ranks` ranks, in pd-train's format.
+std::string FormatTrace(const SimulatedRun& run, int ranks);
 
 }  // namespace pd

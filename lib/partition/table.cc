@@ -3,108 +3,130 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "partition/aligned.h"
 #include "partition/partition.h"
 
 namespace pd {
 namespace {
 
-using Row = std::vector<std::string>;
+std::string Bytes(double bytes) { return FormatBytes(bytes); }
+std::string Bytes(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
 
-// Characters, not bytes: names are UTF-8.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-// Columns as wide as their widest cell; the first two left-aligned, the others right-aligned.
-std::string Aligned(const std::vector<Row>& rows) {
-  std::vector<size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()), 0);
-    for (size_t c = 0; c < row.size(); ++c) {
-      widths[c] = std::max(widths[c], Width(row[c]));
-    }
-  }
-  std::string out;
-  for (const Row& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < row.size(); ++c) {
-      const std::string pad(widths[c] - Width(row[c]), ' ');
-      line += (c < 2 ? row[c] + pad : pad + row[c]) + "  ";
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
-  }
-  return out;
-}
-
+// "conv1 ... pool2 (6)"; where other stages' layers lie between, "conv1 ... pool2 (4, not all)".
 std::string LayersOf(const Plan& plan, const StageReport& stage) {
-  const std::string& first = plan.layers[stage.begin].name;
-  const std::string& last = plan.layers[stage.end - 1].name;
-  if (stage.end - stage.begin == 1) return first + " (1)";
-  return fmt::format("{} ... {} ({})", first, last, stage.end - stage.begin);
+  const auto count = static_cast<int>(stage.layers.size());
+  const std::string& first = plan.layers[stage.layers.front()].name;
+  const std::string& last = plan.layers[stage.layers.back()].name;
+  if (count == 1) return first + " (1)";
+  const bool all = stage.layers.back() - stage.layers.front() + 1 == count;
+  return fmt::format("{} ... {} ({}{})", first, last, count, all ? "" : ", others between");
 }
 
 std::string WorkersOf(const StageReport& stage) {
   if (stage.workers.size() == 1) return fmt::format("{}", stage.workers[0]);
-  return fmt::format("{}-{} ({})", stage.workers.front(), stage.workers.back(),
-                     stage.workers.size());
+  const auto count = static_cast<int>(stage.workers.size());
+  if (stage.workers.back() - stage.workers.front() + 1 != count) {
+    return fmt::format("{} ({})", fmt::join(stage.workers, ","), count);
+  }
+  return fmt::format("{}-{} ({})", stage.workers.front(), stage.workers.back(), count);
 }
 
-std::string Milliseconds(double ms) { return fmt::format("{:.4g} ms", ms); }
+std::string RateOf(double bytes_per_s) {
+  return bytes_per_s >= kUnlimitedBytesPerSecond ? "an unlimited network"
+                                                 : FormatBytes(bytes_per_s) + "/s";
+}
 
-std::string NetworkOf(const PartitionOptions& options) {
-  double bandwidth = kUnlimitedBytesPerSecond;
-  for (const Cluster::Level& level : options.cluster.levels) {
-    if (level.workers > 1) bandwidth = std::min(bandwidth, level.bandwidth_bytes_per_s);
+std::string NetworkOf(const Cluster& cluster) {
+  std::vector<Cluster::Level> levels;
+  for (const Cluster::Level& level : cluster.levels) {
+    if (level.workers > 1) levels.push_back(level);
   }
-  if (bandwidth >= kUnlimitedBytesPerSecond) return "an unlimited network";
-  return FormatBytes(bandwidth) + "/s";
+  if (levels.empty()) return "no network";
+  if (levels.size() == 1) return RateOf(levels[0].bandwidth_bytes_per_s);
+  std::string text;
+  for (const Cluster::Level& level : levels) {
+    text += fmt::format("{}{} at {}", text.empty() ? "" : " x ", level.workers,
+                        RateOf(level.bandwidth_bytes_per_s));
+  }
+  return text;
+}
+
+std::string StageTable(const PartitionResult& result) {
+  const auto recomputes = [](const StageReport& stage) { return stage.recompute; };
+  const bool recompute = std::any_of(result.stages.begin(), result.stages.end(), recomputes);
+  std::vector<TableRow> rows = {
+      {"stage", "layers", "workers", "compute", "out", "all-reduce", "memory", "in flight"}};
+  if (recompute) rows[0].push_back("recompute");
+  for (size_t s = 0; s < result.stages.size(); ++s) {
+    const StageReport& stage = result.stages[s];
+    rows.push_back({fmt::format("{}", s), LayersOf(result.plan, stage), WorkersOf(stage),
+                    FormatMs(stage.compute_ms), Bytes(stage.out_bytes),
+                    Bytes(stage.all_reduce_bytes), Bytes(stage.memory_bytes),
+                    fmt::format("{}", stage.in_flight)});
+    if (recompute) rows.back().push_back(stage.recompute ? "yes" : "no");
+  }
+  return Aligned(rows, 2);
+}
+
+std::string PredictionTable(const PartitionResult& result) {
+  const auto row = [](const std::string& name, const Prediction& prediction) {
+    return TableRow{name, "", FormatMs(prediction.minibatch_ms),
+                    fmt::format("{:.4g}", prediction.samples_per_s),
+                    prediction.fits ? "" : "does not fit the memory"};
+  };
+  return Aligned({{"predicted", "", "minibatch", "samples/s"},
+                  row("this plan", result.predicted),
+                  row("data parallel", result.data_parallel),
+                  row("model parallel", result.model_parallel),
+                  row("one worker", result.one_worker)},
+                 2);
 }
 
 }  // namespace
 
 std::string FormatTable(const PartitionResult& result, const PartitionOptions& options) {
   const Plan& plan = result.plan;
-  std::string replicas;
-  for (const StageReport& stage : result.stages) {
-    replicas += fmt::format("{}{}", replicas.empty() ? "" : "-", stage.workers.size());
-  }
   const int workers = options.cluster.workers();
   std::string out =
-      fmt::format("plan {}: batch {}, {} worker{}, {}, cost model {}, schedule {}\n\n", replicas,
-                  plan.batch_size, workers, workers == 1 ? "" : "s", NetworkOf(options),
+      fmt::format("plan {}: batch {}, {} worker{}, {}, cost model {}, schedule {}\n\n",
+                  result.predicted.replicas, plan.batch_size, workers, workers == 1 ? "" : "s",
+                  NetworkOf(options.cluster),
                   options.cost_model == CostModel::kRuntime ? "runtime" : "arxiv", plan.schedule);
-  std::vector<Row> rows = {
-      {"stage", "layers", "workers", "compute", "out", "all-reduce", "memory", "in flight"}};
-  for (size_t s = 0; s < result.stages.size(); ++s) {
-    const StageReport& stage = result.stages[s];
-    rows.push_back(
-        {fmt::format("{}", s), LayersOf(plan, stage), WorkersOf(stage),
-         Milliseconds(stage.compute_ms), FormatBytes(static_cast<double>(stage.out_bytes)),
-         FormatBytes(stage.all_reduce_bytes), FormatBytes(static_cast<double>(stage.memory_bytes)),
-         fmt::format("{}", stage.in_flight)});
+  out += StageTable(result) + "\n" + PredictionTable(result);
+  out += fmt::format("\nbound by {}: at best {} a minibatch\n", result.predicted.bound.what,
+                     FormatMs(result.predicted.bound.ms));
+  if (!result.exact) {
+    out += fmt::format(
+        "the search was not exact: under the cost model this plan needs {}, no plan less than {} "
+        "({:.1f} % less)\n",
+        FormatMs(result.bottleneck_ms), FormatMs(result.lower_bound_ms),
+        100 * (1 - result.lower_bound_ms / result.bottleneck_ms));
   }
-  out += Aligned(rows) + "\n";
-  const auto row = [&](const std::string& name, const Prediction& prediction) {
-    return Row{name, "", Milliseconds(prediction.minibatch_ms),
-               fmt::format("{:.4g}", prediction.samples_per_s),
-               prediction.fits ? "" : "does not fit the memory"};
-  };
-  out += Aligned({{"predicted", "", "minibatch", "samples/s"},
-                  row("this plan", result.predicted),
-                  row("data parallel", result.data_parallel),
-                  row("model parallel", result.model_parallel),
-                  row("one worker", result.one_worker)});
-  out += fmt::format("\nbound by {}: at best {} a minibatch\n", result.bound_by,
-                     Milliseconds(result.bottleneck_ms));
   if (result.idle_workers > 0) {
-    // With less choice, by a strategy or a memory limit, more workers might have been faster.
-    const bool best = options.strategy == Strategy::kAuto && !options.cluster.memory_bytes;
+    // With less choice, by a strategy, cuts or a memory limit, more workers might have been faster.
+    const bool best = options.strategy == Strategy::kAuto && !options.cluster.memory_bytes &&
+                      options.cut_after.empty() && options.replicas.empty() && result.exact;
     out += fmt::format("{} of {} workers stay idle{}\n", result.idle_workers, workers,
                        best ? ": more would not be faster" : "");
   }
   return out;
+}
+
+std::string FormatRun(const PartitionResult& result, const SimulatedRun& run, int64_t minibatches) {
+  std::vector<TableRow> rows = {
+      {"worker", "stage", "compute", "idle", "sent", "received", "memory"}};
+  for (const auto& worker : run.workers) {
+    rows.push_back({fmt::format("{}", worker.id), fmt::format("{}", worker.stage),
+                    FormatMs(worker.compute_ms),
+                    fmt::format("{:.1f} %", 100 * (1 - worker.compute_ms / run.total_ms)),
+                    Bytes(worker.bytes_sent), Bytes(worker.bytes_received),
+                    Bytes(result.stages[static_cast<size_t>(worker.stage)].memory_bytes)});
+  }
+  const double per_s =
+      static_cast<double>(minibatches * result.plan.batch_size) * 1000 / run.total_ms;
+  return fmt::format("\nsimulated from a cold start: {} minibatch{} in {}, {:.4g} samples/s\n\n{}",
+                     minibatches, minibatches == 1 ? "" : "es", FormatMs(run.total_ms), per_s,
+                     Aligned(rows, 2));
 }
 
 }  // namespace pd

@@ -3,16 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedule/schedule.h"
+#include "schedule/trace.h"
 
 namespace pd {
-
-/// What a worker did when, for a trace. Clocks are the machine's monotonic one.
-struct TraceSlice {
-  ActionKind kind = ActionKind::kForward;
-  int64_t minibatch = -1;  ///< Over the whole run.
-  int64_t begin_ns = 0, end_ns = 0;
-};
 
 /// Slices of a worker; a fixed number, taken at the start. Later ones are counted, not kept.
 class Trace {

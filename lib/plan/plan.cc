@@ -59,7 +59,7 @@ Graph GraphOf(const std::vector<LayerCost>& layers) {
 }
 
 StagePlan ReadStage(const JsonView& json) {
-  json.CheckKeys({"layers", "workers", "in_flight"});
+  json.CheckKeys({"layers", "workers", "in_flight", "recompute"});
   StagePlan stage;
   const JsonView layers = json.At("layers");
   for (const JsonView& layer : layers.Items()) stage.layers.push_back(layer.String());
@@ -72,6 +72,7 @@ StagePlan ReadStage(const JsonView& json) {
   if (const auto depth = json.Find("in_flight")) {
     stage.in_flight = static_cast<int>(depth->Int(1, kMaxInFlight));
   }
+  if (const auto recompute = json.Find("recompute")) stage.recompute = recompute->Bool();
   return stage;
 }
 
@@ -161,21 +162,53 @@ void CheckDepths(const JsonView& json, const Plan& plan) {
   }
 }
 
+// One value a worker; absent keys give none, unless `required`.
+template <typename Value, typename Read>
+std::vector<Value> ReadPerWorker(const JsonView& json, std::string_view key, bool required,
+                                 int workers, const Read& read) {
+  std::vector<Value> values;
+  const auto found = json.Find(key);
+  if (!found && !required) return values;
+  const JsonView list = json.At(key);
+  for (const JsonView& item : list.Items()) values.push_back(read(item));
+  if (static_cast<int>(values.size()) != workers) {
+    list.Fail(fmt::format("{} numbers, one a worker", workers), fmt::format("{}", values.size()));
+  }
+  return values;
+}
+
 Predicted ReadPredicted(const JsonView& json, const Plan& plan) {
-  json.CheckKeys({"minibatch_ms", "samples_per_s", "data_parallel_samples_per_s", "memory_bytes"});
+  json.CheckKeys({"minibatch_ms", "samples_per_s", "data_parallel_samples_per_s", "memory_bytes",
+                  "compute_ms", "idle_share", "bytes_sent", "bytes_received"});
   Predicted predicted;
   predicted.minibatch_ms = json.At("minibatch_ms").Number(0, kMaxPredicted);
   predicted.samples_per_s = json.At("samples_per_s").Number(0, kMaxPredicted);
   predicted.data_parallel_samples_per_s =
       json.At("data_parallel_samples_per_s").Number(0, kMaxPredicted);
-  const JsonView memory = json.At("memory_bytes");
-  for (const JsonView& bytes : memory.Items())
-    predicted.memory_bytes.push_back(bytes.Int(0, kMaxBytes));
-  if (static_cast<int>(predicted.memory_bytes.size()) != plan.world_size()) {
-    memory.Fail(fmt::format("{} sizes, one a worker", plan.world_size()),
-                fmt::format("{}", predicted.memory_bytes.size()));
-  }
+  const auto bytes = [](const JsonView& item) { return item.Int(0, kMaxBytes); };
+  const auto numbers = [&](std::string_view key, double most) {
+    return ReadPerWorker<double>(json, key, false, plan.world_size(),
+                                 [most](const JsonView& item) { return item.Number(0, most); });
+  };
+  const int workers = plan.world_size();
+  predicted.memory_bytes = ReadPerWorker<int64_t>(json, "memory_bytes", true, workers, bytes);
+  predicted.compute_ms = numbers("compute_ms", kMaxPredicted);
+  predicted.idle_share = numbers("idle_share", 1);
+  predicted.bytes_sent = ReadPerWorker<int64_t>(json, "bytes_sent", false, workers, bytes);
+  predicted.bytes_received = ReadPerWorker<int64_t>(json, "bytes_received", false, workers, bytes);
   return predicted;
+}
+
+Json PredictedJson(const Predicted& predicted) {
+  Json json = {{"minibatch_ms", predicted.minibatch_ms},
+               {"samples_per_s", predicted.samples_per_s},
+               {"data_parallel_samples_per_s", predicted.data_parallel_samples_per_s},
+               {"memory_bytes", predicted.memory_bytes}};
+  if (!predicted.compute_ms.empty()) json["compute_ms"] = predicted.compute_ms;
+  if (!predicted.idle_share.empty()) json["idle_share"] = predicted.idle_share;
+  if (!predicted.bytes_sent.empty()) json["bytes_sent"] = predicted.bytes_sent;
+  if (!predicted.bytes_received.empty()) json["bytes_received"] = predicted.bytes_received;
+  return json;
 }
 
 Json StageJson(const StagePlan& stage) {
@@ -183,6 +216,7 @@ Json StageJson(const StagePlan& stage) {
   json["layers"] = stage.layers;
   json["workers"] = stage.workers;
   if (stage.in_flight) json["in_flight"] = *stage.in_flight;
+  if (stage.recompute) json["recompute"] = true;
   return json;
 }
 
@@ -243,13 +277,7 @@ std::string WritePlan(const Plan& plan) {
   json["schedule"] = plan.schedule;
   json["stages"] = Json::array();
   for (const StagePlan& stage : plan.stages) json["stages"].push_back(StageJson(stage));
-  if (plan.predicted) {
-    json["predicted"] = {
-        {"minibatch_ms", plan.predicted->minibatch_ms},
-        {"samples_per_s", plan.predicted->samples_per_s},
-        {"data_parallel_samples_per_s", plan.predicted->data_parallel_samples_per_s},
-        {"memory_bytes", plan.predicted->memory_bytes}};
-  }
+  if (plan.predicted) json["predicted"] = PredictedJson(*plan.predicted);
   if (plan.device) json["device"] = DeviceJson(*plan.device);
   if (plan.cluster) json["cluster"] = ClusterJson(*plan.cluster);
   if (!plan.layers.empty()) json["layers"] = LayerCostsJson(plan.layers);

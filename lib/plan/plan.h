@@ -63,11 +63,16 @@ struct StagePlan {
   std::vector<int> workers;  ///< MPI ranks; replica i is workers[i].
   std::optional<int>
       in_flight;  ///< Minibatches in flight a replica; absent: the default of design.
+  /// Keeps only its inputs from forward to backward pass, and runs the forward pass once more.
+  bool recompute = false;
 };
 
 struct Predicted {
   double minibatch_ms = 0, samples_per_s = 0, data_parallel_samples_per_s = 0;
   std::vector<int64_t> memory_bytes;  ///< One a worker.
+  /// What a run is compared with, for each minibatch of the pipeline: one a worker, or empty.
+  std::vector<double> compute_ms, idle_share;
+  std::vector<int64_t> bytes_sent, bytes_received;
 };
 
 /// plan/1

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -67,19 +66,7 @@ TraceFile::TraceFile(std::string path, const std::vector<std::string>& roles)
   const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) Throw(ErrorCode::kIo, "{}: cannot create: {}", path_, std::strerror(errno));
   ::close(fd);
-  std::string text = "[\n";
-  for (size_t r = 0; r < roles.size(); ++r) {
-    const auto name = [&](const char* what, int track, const std::string& value) {
-      const nlohmann::ordered_json event = {
-          {"ph", "M"}, {"name", what}, {"pid", r}, {"tid", track}, {"args", {{"name", value}}}};
-      text += (first_ ? "" : ",\n") + event.dump();
-      first_ = false;
-    };
-    name("process_name", 0, fmt::format("rank {}: {}", r, roles[r]));
-    name("thread_name", 0, "compute");
-    name("thread_name", 1, "messages");
-  }
-  Write(text);
+  Write(TraceHead(roles));
 }
 
 void TraceFile::Write(const std::string& text) {
@@ -96,7 +83,8 @@ void TraceFile::Write(const std::string& text) {
 
 std::string TraceFile::Pack(Trace& compute, Trace& messages, int64_t offset_ns) {
   std::string bytes;
-  for (const auto& [trace, track] : {std::pair(&compute, 0), std::pair(&messages, 1)}) {
+  for (const auto& [trace, track] :
+       {std::pair(&compute, kComputeTrack), std::pair(&messages, kMessagesTrack)}) {
     for (const TraceSlice& slice : trace->slices()) {
       PackedSlice packed{slice, track};
       packed.slice.begin_ns += offset_ns;
@@ -114,19 +102,12 @@ void TraceFile::Append(const std::vector<std::string>& gathered, std::string_vie
     for (size_t at = 0; at + sizeof(PackedSlice) <= gathered[r].size(); at += sizeof(PackedSlice)) {
       PackedSlice packed;
       std::memcpy(&packed, gathered[r].data() + at, sizeof packed);
-      const TraceSlice& s = packed.slice;
-      text += fmt::format(
-          "{}{{\"ph\":\"X\",\"name\":\"{}{} "
-          "{}\",\"cat\":\"{}{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
-          first_ ? "" : ",\n", prefix, NameOf(s.kind), s.minibatch + 1, prefix, NameOf(s.kind), r,
-          packed.track, static_cast<double>(s.begin_ns) * 1e-3,
-          static_cast<double>(s.end_ns - s.begin_ns) * 1e-3);
-      first_ = false;
+      AppendTraceSlice(text, r, static_cast<int>(packed.track), prefix, packed.slice);
     }
   }
   Write(text);
 }
 
-void TraceFile::Close() { Write("\n]\n"); }
+void TraceFile::Close() { Write(std::string(kTraceEnd)); }
 
 }  // namespace pd

@@ -32,7 +32,6 @@ class TraceFile {
  private:
   void Write(const std::string& text);
   std::string path_;
-  bool first_ = true;
 };
 
 }  // namespace pd

@@ -29,24 +29,28 @@ std::vector<LayerCost> Skip() {
 
 TEST_CASE("a tensor counts once in its producer's stage and once in each stage that reads it") {
   const CostGraph graph = MakeCostGraph(Skip());
-  const auto from_a = SumsFrom(graph, 0);
-  CHECK(from_a[0].out_bytes == 1000);  // {a}: b and d read it.
-  CHECK(from_a[1].out_bytes == 1200);  // {a, b}
-  CHECK(from_a[2].out_bytes == 1030);
-  CHECK(from_a[3].out_bytes == 0);
-  const auto from_c = SumsFrom(graph, 2);
-  CHECK(from_c[0].in_bytes == 200);               // {c} does not read a.
-  CHECK(from_c[1].in_bytes == 1200);              // {c, d} reads b and a.
-  CHECK(SumsFrom(graph, 1)[2].in_bytes == 1000);  // {b, c, d} reads a twice.
+  const auto sums = [&](const std::vector<int>& layers) { return SumsOf(graph, layers, false); };
+  CHECK(sums({0}).out_bytes == 1000);  // {a}: b and d read it.
+  CHECK(sums({0, 1}).out_bytes == 1200);
+  CHECK(sums({0, 1, 2}).out_bytes == 1030);
+  CHECK(sums({0, 1, 2, 3}).out_bytes == 0);
+  CHECK(sums({2}).in_bytes == 200);         // {c} does not read a.
+  CHECK(sums({2, 3}).in_bytes == 1200);     // {c, d} reads b and a.
+  CHECK(sums({1, 2, 3}).in_bytes == 1000);  // {b, c, d} reads a twice.
 }
 
 TEST_CASE("a border is crossed by every tensor that lives over it") {
-  CHECK(CrossingBytes(MakeCostGraph(Skip())) == std::vector<int64_t>{0, 1000, 1200, 1030, 0});
+  const CostGraph graph = MakeCostGraph(Skip());
+  CHECK(CrossingBytes(graph, {false, false, false, false}) == 0);
+  CHECK(CrossingBytes(graph, {true, false, false, false}) == 1000);
+  CHECK(CrossingBytes(graph, {true, true, false, false}) == 1200);
+  CHECK(CrossingBytes(graph, {true, true, true, false}) == 1030);
+  CHECK(CrossingBytes(graph, {true, true, true, true}) == 0);
 }
 
 TEST_CASE("stage and border costs are the papers' formulas") {
   const CostGraph graph = MakeCostGraph(Skip());
-  const StageSums ab = SumsFrom(graph, 0)[1];
+  const StageSums ab = SumsOf(graph, {0, 1}, true);
   const CostRule runtime{CostModel::kRuntime, 100};
   CHECK(runtime.ComputeMs(ab, 2) == Approx(7.0 / 2));
   // Out 1200; all-reduce 2 · (2−1)/2 · 200; per minibatch half of a round.
@@ -62,7 +66,7 @@ TEST_CASE("memory counts versions, stashes, inputs, gradients, momentum and buff
   std::vector<LayerCost> layers = Skip();
   layers[2].stash_bytes = 7;
   const CostGraph graph = MakeCostGraph(layers);
-  const MemoryEstimate memory(SumsFrom(graph, 2)[0], 2);  // {c}: in 200, out 30, weights 100.
+  const MemoryEstimate memory(SumsOf(graph, {2}, false), 2);  // {c}: in 200, out 30, weights 100.
   CHECK(memory.Bytes(3) == 3 * (100 + 7 + 200 + 30) + 100 + 100 + 32 * 100 + 2 * 200 /* ahead */ +
                                2 * (30 + 200) /* gradients */ + 2 * 30);
   CHECK(memory.MaxInFlight(memory.Bytes(3), 100) == 3);
@@ -74,7 +78,7 @@ TEST_CASE("memory counts versions, stashes, inputs, gradients, momentum and buff
 TEST_CASE("an all-reduce takes 32 parts of at most 60 KiB from each replica") {
   std::vector<LayerCost> layers = Skip();
   for (LayerCost& layer : layers) layer.parameter_bytes = 1 << 20;
-  const StageSums all = SumsFrom(MakeCostGraph(layers), 0)[3];
+  const StageSums all = SumsOf(MakeCostGraph(layers), {0, 1, 2, 3}, true);
   CHECK(MemoryEstimate(all, 4).fixed - MemoryEstimate(all, 1).fixed == 32 * 4 * (60 << 10));
   // A bucket of a layer and less than 256 KiB before it.
   CHECK(MemoryEstimate(all, 64).fixed - MemoryEstimate(all, 1).fixed ==
@@ -84,12 +88,12 @@ TEST_CASE("an all-reduce takes 32 parts of at most 60 KiB from each replica") {
 TEST_CASE("graph inputs of known size take memory where they are read, all of them in stage 0") {
   const CostGraph graph = MakeCostGraph(Skip(), {{"image", 5000}, {"label", 7}});
   const CostGraph without = MakeCostGraph(Skip());
-  CHECK(SumsFrom(graph, 0)[0].graph_input_bytes == 5007);
-  CHECK(SumsFrom(graph, 1)[1].graph_input_bytes == 0);
-  CHECK(SumsFrom(graph, 1)[2].graph_input_bytes == 7);
-  CHECK(SumsFrom(graph, 1)[2].in_bytes == SumsFrom(without, 1)[2].in_bytes);
+  CHECK(SumsOf(graph, {0}, true).graph_input_bytes == 5007);
+  CHECK(SumsOf(graph, {1, 2}, false).graph_input_bytes == 0);
+  CHECK(SumsOf(graph, {1, 2, 3}, false).graph_input_bytes == 7);
+  CHECK(SumsOf(graph, {1, 2, 3}, false).in_bytes == SumsOf(without, {1, 2, 3}, false).in_bytes);
   const auto bytes = [](const CostGraph& of) {
-    return MemoryEstimate(SumsFrom(of, 0)[0], 1).Bytes(3);
+    return MemoryEstimate(SumsOf(of, {0}, true), 1).Bytes(3);
   };
   CHECK(bytes(graph) - bytes(without) == (3 + 2) * 5007);
 }

@@ -82,7 +82,7 @@ TEST_CASE("plans that make no sense are refused with their place") {
   Refused("\"schedule\": \"1f1b\"", "\"schedule\": 1", "/schedule: expected a string");
   Refused("\"schedule\"", "\"shedule\"", "did you mean \"schedule\"?");
   Refused("\"in_flight\"", "\"inflight\"", "did you mean \"in_flight\"?");
-  Refused("[9, 9, 0, 5]", "[9, 9, 5]", "/predicted/memory_bytes: expected 4 sizes");
+  Refused("[9, 9, 0, 5]", "[9, 9, 5]", "/predicted/memory_bytes: expected 4 numbers");
   Refused("\"samples_per_s\": 1600", "\"samples_per_s\": -1", "/predicted/samples_per_s");
   Refused("\"out_features\": 4", "\"out_features\": 5", "/model/layers/2");
   Refused("\"forward_ms\": 1.5", "\"forward_ms\": -1.5", "/layers/1/forward_ms");
@@ -94,6 +94,32 @@ TEST_CASE("plans that make no sense are refused with their place") {
       ReadPlan(ParseText(
           R"({"format": "pipedream.plan/1", "batch_size": 4, "stages": [{"layers": ["a"], "workers": [0]}]})")),
       ContainsSubstring("expected a key \"model\", or \"layers\" with costs, found neither"));
+}
+
+TEST_CASE("what a run is compared with may be left out, and else has one value a worker") {
+  const std::string memory = R"("memory_bytes": [9, 9, 0, 5])";
+  const std::string more = memory +
+                           R"(, "compute_ms": [1.5, 1.5, 0, 2], "idle_share": [0.4, 0.4, 1, 0.2],
+      "bytes_sent": [10, 10, 0, 7], "bytes_received": [7, 7, 0, 10])";
+  const Plan plan = ReadPlan(ParseText(With(PlanText(), memory, more)));
+  CHECK(plan.predicted->compute_ms == std::vector<double>{1.5, 1.5, 0, 2});
+  CHECK(plan.predicted->bytes_received == std::vector<int64_t>{7, 7, 0, 10});
+  CHECK(WritePlan(ReadPlan(ParseText(WritePlan(plan)))) == WritePlan(plan));
+  CHECK(ReadPlan(ParseText(PlanText())).predicted->idle_share.empty());
+  Refused(memory, memory + R"(, "compute_ms": [1, 2])",
+          "/predicted/compute_ms: expected 4 numbers, one a worker, found 2");
+  Refused(memory, memory + R"(, "idle_share": [0, 0, 0, 1.5])", "/predicted/idle_share/3");
+  Refused(memory, memory + R"(, "bytes_sent": [0, 0, 0, 0.5])", "/predicted/bytes_sent/3");
+}
+
+TEST_CASE("a stage recomputes if it says so") {
+  const std::string text =
+      With(PlanText(), R"("in_flight": 3)", R"("in_flight": 3, "recompute": true)");
+  const Plan plan = ReadPlan(ParseText(text));
+  CHECK(plan.stages[0].recompute);
+  CHECK_FALSE(plan.stages[1].recompute);
+  CHECK(ReadPlan(ParseText(WritePlan(plan))).stages[0].recompute);
+  Refused(R"("in_flight": 3)", R"("recompute": 1)", "/stages/0/recompute");
 }
 
 TEST_CASE("a plan by hand needs only its model, batch size and stages") {

@@ -64,6 +64,12 @@ TEST_CASE("written profiles, clusters and plans fit their schemas") {
   check("profile", WriteProfile(ReadProfile(ParseText(ProfileText()))));
   check("cluster", WriteCluster(ReadCluster(ParseText(ClusterText()))));
   check("plan", WritePlan(ReadPlan(ParseText(PlanText()))));
+  Plan full = ReadPlan(ParseText(PlanText()));
+  full.stages[0].recompute = true;
+  full.predicted->compute_ms = {1.5, 1.5, 0, 2};
+  full.predicted->idle_share = {0.4, 0.4, 1, 0.2};
+  full.predicted->bytes_sent = full.predicted->bytes_received = {10, 10, 0, 7};
+  check("plan", WritePlan(full));
   Plan bare = ReadPlan(ParseText(PlanText()));
   bare.predicted.reset();
   bare.cluster.reset();

@@ -1,0 +1,139 @@
+#include "partition/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "partition/depth.h"
+#include "partition/links.h"
+
+namespace pd {
+namespace {
+
+constexpr int64_t kMostWork = 4'000'000;  // Events and actions of all simulations of depths.
+constexpr int kMostDepth = 16384;
+
+std::string NameOfCost(const ResourceCost& cost) {
+  switch (cost.kind) {
+    case ResourceCost::Kind::kCompute:
+      return fmt::format("compute of stage {}", cost.stage);
+    case ResourceCost::Kind::kLink:
+      return fmt::format("synchronisation of stage {}", cost.stage);
+    case ResourceCost::Kind::kBorder:
+      return fmt::format("the border between stages {} and {}", cost.stage, cost.stage + 1);
+  }
+  return "";
+}
+
+}  // namespace
+
+Judge::Judge(const CostGraph& graph, const PartitionOptions& options, const CostRule& rule,
+             int64_t batch_size)
+    : graph_(graph),
+      options_(options),
+      rule_(rule),
+      batch_size_(batch_size),
+      work_left_(kMostWork) {}
+
+int Judge::Workers(const std::vector<StageChoice>& stages) {
+  int workers = 0;
+  for (const StageChoice& stage : stages) workers += stage.replicas;
+  return workers;
+}
+
+std::string Judge::Replicas(const std::vector<StageChoice>& stages) {
+  std::string text;
+  for (const StageChoice& stage : stages) {
+    text += fmt::format("{}{}", text.empty() ? "" : "-", stage.replicas);
+  }
+  return text;
+}
+
+StageSums Judge::Sums(const StageChoice& stage) const {
+  // The input stage holds layer 0, which reads no layer.
+  return SumsOf(graph_, stage.layers, stage.layers[0] == 0);
+}
+
+double Judge::BoundMs(const std::vector<StageChoice>& stages) const {
+  return BusiestResource(ShapeOf(stages, {}), Pipeline(stages)).ms;
+}
+
+std::vector<int> Judge::Depths(const std::vector<StageChoice>& stages,
+                               const SimulatedPipeline& pipeline, double bound_ms) {
+  std::vector<int> most;
+  const int64_t limit = options_.cluster.memory_bytes.value_or(std::numeric_limits<int64_t>::max());
+  for (const StageChoice& stage : stages) {
+    most.push_back(Memory(stage).MaxInFlight(limit, kMostDepth));
+  }
+  return ChooseInFlight(options_.schedule, ShapeOf(stages, {}), pipeline, most, bound_ms,
+                        work_left_);
+}
+
+// `arxiv` with one minibatch in flight: the way through all stages and borders.
+double Judge::WayMs(const std::vector<StageChoice>& stages) const {
+  std::vector<bool> before(static_cast<size_t>(graph_.size()), false);
+  double ps = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StageChoice& stage = stages[s];
+    double speed = rule_.SlowestSpeed(stage.worker(0), 1);
+    for (int r = 1; r < stage.replicas; ++r) {
+      speed = std::min(speed, rule_.SlowestSpeed(stage.worker(r), 1));
+    }
+    ps += rule_.ComputePs(Sums(stage), stage.replicas, speed, stage.recompute);
+    for (const int l : stage.layers) before[l] = true;
+    if (s + 1 == stages.size()) break;
+    // Over the link of the innermost level that joins both stages.
+    const int from = stage.worker(stage.replicas - 1), to = stages[s + 1].worker(0);
+    double bytes_per_ms = rule_.bytes_per_ms;
+    int unit = 1;
+    for (const CostRule::Level& level : rule_.levels) {
+      if (from / unit != to / unit) bytes_per_ms = level.bytes_per_ms;
+      unit *= level.workers;
+    }
+    const auto bytes = static_cast<double>(CrossingBytes(graph_, before));
+    ps += 2 * bytes / bytes_per_ms * kPsPerMs;
+  }
+  return ps / kPsPerMs;
+}
+
+Bottleneck Judge::FormulaBound(const std::vector<StageChoice>& stages, double bottleneck_ms) const {
+  if (rule_.several_levels()) return {"the slowest stage or border", bottleneck_ms};
+  Bottleneck most{"", -1};
+  for (const ResourceCost& cost : ResourceCosts(graph_, stages, rule_)) {
+    if (cost.ms > most.ms) most = {NameOfCost(cost), cost.ms};
+  }
+  return most;
+}
+
+Judge::Verdict Judge::Of(const std::vector<StageChoice>& stages, double bottleneck_ms,
+                         bool one_in_flight) {
+  Verdict verdict;
+  verdict.stages = stages;
+  const SimulatedPipeline pipeline = Pipeline(stages);
+  const Bottleneck busiest = BusiestResource(ShapeOf(stages, {}), pipeline);
+  verdict.depths =
+      one_in_flight ? std::vector<int>(stages.size(), 1) : Depths(stages, pipeline, busiest.ms);
+  Prediction& prediction = verdict.prediction;
+  prediction.replicas = Replicas(stages);
+  if (rule_.model == CostModel::kArxiv) {
+    prediction.bound = FormulaBound(stages, bottleneck_ms);
+    prediction.minibatch_ms =
+        one_in_flight && stages.size() > 1 ? WayMs(stages) : prediction.bound.ms;
+  } else {
+    prediction.bound = busiest;
+    // The measured stretch of a pipeline that takes long to settle may lie a little below the
+    // bound.
+    prediction.minibatch_ms = std::max(
+        busiest.ms,
+        Simulate(options_.schedule, ShapeOf(stages, verdict.depths), pipeline).minibatch_ms);
+  }
+  prediction.samples_per_s = static_cast<double>(batch_size_) * 1000 / prediction.minibatch_ms;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const int64_t need = Memory(stages[s]).Bytes(verdict.depths[s]);
+    prediction.fits = prediction.fits && need <= options_.cluster.memory_bytes.value_or(need);
+  }
+  return verdict;
+}
+
+}  // namespace pd

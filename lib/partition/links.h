@@ -1,0 +1,88 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "partition/cost.h"
+#include "partition/search.h"
+
+namespace pd {
+
+/// Traffic of a plan's links on a cluster of several levels, cost model `runtime`.
+///
+/// Workers are numbered machine by machine. A link of level 0 belongs to a worker, one of level 1
+/// to a machine, one of level 2 to a rack of machines, …; each carries both directions apart. What
+/// one worker sends another passes the links of both ends up to the level that joins them.
+/// Minibatch b is dealt to replica b mod r of each stage, which says how often the replicas of two
+/// stages that work on the same minibatch stand on the same machine.
+///
+/// Bytes through a link in one direction, for one minibatch in the mean (the other direction has as
+/// many: outputs and gradients of inputs against inputs and gradients of outputs):
+/// - a tensor once in its producer's unit (worker, machine, …), in the share of minibatches in
+/// which
+///   some stage that reads it works outside the unit;
+/// - once in each consuming stage's unit, in the share of minibatches in which its producer works
+///   outside the unit;
+/// - an all-reduce of m replicas 2(c − 1)/c·Σ|w_l|/m, c the number of units of the link's level, in
+///   the link's parent, that hold a replica: inside a machine k replicas reduce first, then p
+///   machines, …. Replicas need not be spread evenly: c and p are then those of the link's own
+///   machine and rack.
+/// Stages stand on ascending workers, so of all stages that read a tensor only the last decides
+/// whether it leaves its producer's unit.
+class LinkLoads {
+ public:
+  struct Stage {
+    int first_worker = 0, replicas = 1;
+    std::vector<int> layers;
+    std::vector<int> inputs;   ///< Producers of the tensors that it receives.
+    std::vector<int> outputs;  ///< Producers of the tensors that it sends.
+    int64_t parameter_bytes = 0;
+  };
+
+  LinkLoads(const CostGraph& graph, const CostRule& rule, int workers);
+
+  int levels() const { return static_cast<int>(units_.size()); }
+  /// Workers behind a link of `level`.
+  int unit(int level) const { return units_[level]; }
+
+  /// Stages are pushed in the order of the pipeline, on ascending workers.
+  void Push(Stage stage);
+  void Pop();
+  const std::vector<Stage>& stages() const { return stages_; }
+
+  /// Picoseconds a minibatch on the link `index` of `level`. Where stages after those pushed may
+  /// still follow, on workers from `next_worker` on: a bound, exact once the unit ends before it.
+  double Ps(int level, int index, int next_worker) const;
+  /// The largest of the links (of the levels ≥ 1) that the last two stages use.
+  double LargestPs(int next_worker) const;
+
+ private:
+  double Together(const Stage& a, const Stage& b, int begin, int end) const;
+  double Bytes(int level, int index, int next_worker) const;
+
+  const CostGraph& graph_;
+  const CostRule& rule_;
+  int workers_;
+  std::vector<int> units_;
+  std::vector<Stage> stages_;
+  std::vector<int> stage_of_;  // of each layer, -1 before it is pushed
+};
+
+/// What bounds the period of a plan.
+struct ResourceCost {
+  enum class Kind { kCompute, kLink, kBorder };
+  Kind kind = Kind::kCompute;
+  int stage = 0;  ///< kLink of level ≥ 1: the first stage that uses it; kBorder: the one before it.
+  int level = 0;  ///< kLink.
+  int unit = 0;   ///< kLink of level ≥ 1: which machine, rack, ….
+  double ms = 0;
+};
+
+/// Costs of all stages, links and borders of a plan under `rule`, stage by stage, then the links of
+/// machines. The largest is what FindBestPlan minimises. `arxiv` with several levels: hierarchy.h.
+/// Stages stand on ascending workers.
+std::vector<ResourceCost> ResourceCosts(const CostGraph& graph,
+                                        const std::vector<StageChoice>& stages,
+                                        const CostRule& rule);
+
+}  // namespace pd

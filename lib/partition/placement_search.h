@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "partition/links.h"
+#include "partition/suffix_search.h"
+
+namespace pd {
+
+/// The search where stages share links of machines (several levels, `runtime`). SuffixSearch, which
+/// knows only what a stage alone moves, gives bounds. Plans are built from the first stage on, as
+/// far as neither the bounds of the layers behind nor the links used so far exceed a trial value;
+/// trial values are bisected between the best bound and the best plan known. Two beginnings of a
+/// plan are the same if they end at the same ideal and worker and agree on the stages that stand on
+/// machines on which more may follow.
+class PlacementSearch {
+ public:
+  PlacementSearch(const CostGraph& graph, SuffixSearch& suffix, const SearchOptions& options,
+                  int64_t max_steps);
+  /// Fills the bounds of `suffix`.
+  std::optional<SearchResult> Run();
+
+ private:
+  using Choice = SuffixSearch::Choice;
+  using Counts = SuffixSearch::Counts;
+
+  void Consider(const std::vector<Choice>& plan);
+  void ConsiderWhole();
+  void Bisect();
+  bool FindSome(double limit, int64_t steps);
+  void StartWalk(double limit, bool any, int64_t steps);
+  void BreakTies();
+  Counts Best(int i, SuffixSearch::Slot slot);
+  template <typename Use>
+  void ForEachNext(int i, SuffixSearch::Slot slot, const Use& use);
+  Counts Try(Choice& choice, const StageSums& sums, SuffixSearch::Slot slot);
+  LinkLoads::Stage Describe(const Choice& choice, const StageSums& sums) const;
+  std::string Key(int i, SuffixSearch::Slot slot) const;
+  double CostPs(const std::vector<Choice>& plan) const;
+  std::vector<StageChoice> Choices(const std::vector<Choice>& plan) const;
+
+  const CostGraph& graph_;
+  SuffixSearch& suffix_;
+  const Ideals& ideals_;
+  const SearchOptions& options_;
+  int64_t steps_left_;
+  int all_;  // the ideal of all layers
+  LinkLoads loads_;
+
+  std::vector<Choice> best_;
+  double best_ps_ = kNever;
+  double proven_ps_ = 0;  // no plan is better
+
+  // Of one walk.
+  double limit_ = 0;
+  double next_limit_ = 0;  // the least cost that was too much
+  bool any_ = false;       // stop at the first plan
+  bool out_of_steps_ = false;
+  int64_t walk_steps_ = 0;
+  std::vector<Choice> path_;
+  std::unordered_map<std::string, Counts> known_;
+};
+
+}  // namespace pd

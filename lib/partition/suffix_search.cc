@@ -1,0 +1,372 @@
+#include "partition/suffix_search.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace pd {
+namespace {
+
+constexpr double kRounding = 1e-9;  // relative, of sums of doubles that are only compared
+
+}  // namespace
+
+std::vector<int> RequiredReplicas(const SearchOptions& options) {
+  std::vector<int> required;
+  if (options.replicas.empty()) return required;
+  required.assign(static_cast<size_t>(options.max_workers) + 1, -1);
+  int behind = 0;
+  for (auto m = options.replicas.rbegin(); m != options.replicas.rend(); ++m) {
+    behind += *m;
+    PD_REQUIRE(*m >= 1 && behind <= options.max_workers,
+               "replicas of the stages: expected at most {} in all", options.max_workers);
+    required[static_cast<size_t>(behind)] = *m;
+  }
+  return required;
+}
+
+SuffixSearch::SuffixSearch(const CostGraph& graph, const Ideals& ideals,
+                           const SearchOptions& options)
+    : graph_(graph),
+      ideals_(ideals),
+      options_(options),
+      workers_(options.max_workers),
+      max_replicas_(options.replicate ? workers_ : 1) {
+  const std::vector<double>& speeds = options.rule.speeds;
+  PD_CHECK(speeds.empty() || static_cast<int>(speeds.size()) >= workers_, "{} speeds, {} workers",
+           speeds.size(), workers_);
+  for (int w = 0; w < workers_ && !speeds.empty(); ++w) {
+    places_ = places_ || speeds[w] != speeds[0];
+    fastest_ = w == 0 ? speeds[0] : std::max(fastest_, speeds[w]);
+  }
+  if (places_) {
+    slowest_.assign(static_cast<size_t>((workers_ + 1) * (workers_ + 1)), kNever);
+    for (int first = 0; first < workers_; ++first) {
+      double slowest = kNever;
+      for (int m = 1; first + m <= workers_; ++m) {
+        slowest = std::min(slowest, speeds[first + m - 1]);
+        slowest_[static_cast<size_t>(first * (workers_ + 1) + m)] = slowest;
+      }
+    }
+  }
+  places_ = places_ || (options.rule.several_levels() && options.rule.model == CostModel::kRuntime);
+  counted_ = options.memory_bytes || !options.replicas.empty() || !places_;
+  MakeSlots();
+}
+
+void SuffixSearch::MakeSlots() {
+  const int n = workers_;
+  for (int first = 0; first <= (places_ ? n : 0); ++first) {
+    for (int behind = 0; behind <= (counted_ ? n : 0); ++behind) slots_.push_back({first, behind});
+  }
+  required_ = RequiredReplicas(options_);
+}
+
+std::vector<int> SuffixSearch::Starts() const {
+  if (!options_.replicas.empty()) {
+    const int total = std::accumulate(options_.replicas.begin(), options_.replicas.end(), 0);
+    return {Index({0, total})};
+  }
+  if (!counted_) return {Index({0, 0})};
+  std::vector<int> starts;
+  for (int behind = 1; behind <= workers_; ++behind) starts.push_back(Index({0, behind}));
+  return starts;
+}
+
+bool SuffixSearch::Allowed(int i, int j) const {
+  if (!ideals_.Within(i, j)) return false;
+  for (const int l : options_.cut_after) {
+    if (!ideals_.Has(j, l) || ideals_.Has(i, l)) continue;
+    for (const int consumer : graph_.layers[l].consumers) {
+      if (ideals_.Has(j, consumer)) return false;
+    }
+  }
+  return true;
+}
+
+SuffixSearch::Fit SuffixSearch::FitOf(const StageSums& sums, int replicas) const {
+  Fit fit;
+  if (!options_.memory_bytes) return fit;
+  const int64_t limit = *options_.memory_bytes;
+  fit.plain = MemoryEstimate(sums, replicas).MaxInFlight(limit, workers_);
+  if (options_.allow_recompute) {
+    fit.recompute = MemoryEstimate(sums, replicas, true).MaxInFlight(limit, workers_);
+  }
+  return fit;
+}
+
+// What surely passes the stage's machine links, whatever stands before and behind it.
+double SuffixSearch::OwnLinksPs(const StageSums& sums, int i, int j, int first,
+                                int replicas) const {
+  const CostRule& rule = options_.rule;
+  double largest = 0;
+  int unit = 1;
+  for (size_t level = 1; level < rule.levels.size(); ++level) {
+    unit *= rule.levels[level - 1].workers;
+    const int parent = unit * rule.levels[level].workers;
+    const int last = first + replicas - 1;
+    for (int u = first / unit; u <= last / unit; ++u) {
+      const int begin = std::max(u * unit, first), end = std::min((u + 1) * unit, last + 1);
+      const int from = std::max(first, begin / parent * parent);
+      const int to = std::min(last, (begin / parent + 1) * parent - 1);
+      const double units = to / unit - from / unit + 1;
+      double bytes = 2 * (units - 1) / units * static_cast<double>(sums.parameter_bytes);
+      const bool alone = u * unit >= first, ends = std::min((u + 1) * unit, workers_) <= last + 1;
+      if (alone && i > 0) bytes += (end - begin) * static_cast<double>(sums.in_bytes);
+      if (ends && j + 1 < ideals_.size())
+        bytes += (end - begin) * static_cast<double>(sums.out_bytes);
+      largest = std::max(largest, bytes / replicas / rule.levels[level].bytes_per_ms);
+    }
+  }
+  return std::max(0.0, RoundPs(kPsPerMs * largest) - 1);  // LinkLoads may round otherwise.
+}
+
+double SuffixSearch::CostPs(const StageSums& sums, int i, int j, int first, int replicas,
+                            bool recompute) const {
+  const CostRule& rule = options_.rule;
+  const double compute = rule.ComputePs(sums, replicas, Slowest(first, replicas), recompute);
+  const double alone = std::max(compute, rule.WorkerLinkPs(sums, first, replicas));
+  if (!rule.several_levels() || rule.model == CostModel::kArxiv) return alone;
+  return std::max(alone, OwnLinksPs(sums, i, j, first, replicas));
+}
+
+std::optional<SuffixSearch::Stage> SuffixSearch::StageOf(const StageSums& sums, int i, int j,
+                                                         int first, int replicas,
+                                                         int behind) const {
+  if (!required_.empty() && required_[behind] != replicas) return std::nullopt;
+  const Fit fit = FitOf(sums, replicas);
+  const int depth = Depth(replicas, behind);
+  const bool recompute = depth > fit.plain;
+  if (recompute && depth > fit.recompute) return std::nullopt;
+  const double border =
+      j + 1 < ideals_.size() ? options_.rule.BorderPs(ideals_.crossing_bytes(j)) : 0;
+  return Stage{std::max(border, CostPs(sums, i, j, first, replicas, recompute)), recompute};
+}
+
+// Where the workers before might do the layers of each ideal within `limit`.
+void SuffixSearch::FindReach(double limit) {
+  least_first_.assign(static_cast<size_t>(ideals_.size()), 0);
+  most_behind_.assign(static_cast<size_t>(ideals_.size()), workers_);
+  const double slack = (limit + 1) * (1 + kRounding);  // + 1: each cost is rounded.
+  for (int i = 0; i < ideals_.size(); ++i) {
+    const auto work = static_cast<double>(ideals_.compute_ps(i, options_.rule.model));
+    double speed = 0;  // Of the first workers.
+    int workers = 0;
+    for (; workers < workers_ && work > slack * speed; ++workers) {
+      speed += options_.rule.speeds.empty() ? 1 : options_.rule.speeds[workers];
+    }
+    if (places_) least_first_[i] = workers;
+    if (!places_) most_behind_[i] = workers_ - workers;
+  }
+}
+
+// The bounds of `ideal` are final.
+void SuffixSearch::CloseRows(int ideal, double limit) {
+  last_row_[ideal] = -1;
+  for (int first = 0; first < rows(); ++first) {
+    Row row;
+    for (int behind = 0; behind <= (counted_ ? workers_ : 0); ++behind) {
+      if (bound(ideal, Index({first, behind})) > limit) continue;
+      if (row.high < 0) row.low = behind;
+      row.high = behind;
+    }
+    RowOf(ideal, first) = row;
+    if (row.high >= 0) last_row_[ideal] = first;
+  }
+}
+
+// Calls use(slot with the stage, slot without it, replicas, stage) for every way to run the layers
+// between i and j as one stage before plans that are known to keep within `limit`.
+template <typename Use>
+void SuffixSearch::ForEachStage(int i, int j, double limit, const Use& use) const {
+  const bool last = j + 1 == ideals_.size();
+  const double border = last ? 0 : options_.rule.BorderPs(ideals_.crossing_bytes(j));
+  if (border > limit || last_row_[j] < 0 || !ideals_.Within(i, j)) return;
+  const CostModel model = options_.rule.model;
+  const auto work =
+      static_cast<double>(ideals_.compute_ps(j, model) - ideals_.compute_ps(i, model));
+  std::optional<StageSums> sums;  // Taken late: most pairs of ideals are no stage within the limit.
+  for (int m = 1; m <= max_replicas_; ++m) {
+    if (work > (limit + 1) * (1 + kRounding) * m * fastest_) continue;
+    const int most_first = places_ ? last_row_[j] - m : 0;
+    const int counted = counted_ ? m : 0;
+    std::optional<Fit> fit;
+    for (int first = least_first_[i]; first <= most_first; ++first) {
+      const Row& row = RowOf(j, places_ ? first + m : 0);
+      double ps[2] = {-1, -1};  // Without and with recomputation.
+      const int most_behind = std::min(row.high + counted, most_behind_[i]);
+      for (int behind = row.low + counted; behind <= most_behind; ++behind) {
+        const int without = Index({places_ ? first + m : 0, behind - counted});
+        if (bounds_[At(j, without)] > limit) continue;
+        if (!required_.empty() && required_[behind] != m) continue;
+        if (!sums) {
+          if (!Allowed(i, j)) return;
+          sums = Sums(i, j);
+          const Fit alone = FitOf(*sums, 1);  // More replicas only add the staging of all-reduces.
+          if (std::max(alone.plain, alone.recompute) < 1) return;
+        }
+        if (!fit) fit = FitOf(*sums, m);
+        const int depth = Depth(m, behind);
+        const bool recompute = depth > fit->plain;
+        if (recompute && depth > fit->recompute) continue;
+        double& cost = ps[recompute];
+        if (cost < 0) cost = std::max(border, CostPs(*sums, i, j, first, m, recompute));
+        if (cost <= limit) use(Index({first, behind}), without, m, cost);
+      }
+    }
+  }
+}
+
+// Workers before a stage may stay idle.
+template <typename Value>
+void SuffixSearch::AllowIdle(std::vector<Value>& table, int ideal) const {
+  if (!places_) return;
+  const auto width = static_cast<size_t>(counted_ ? workers_ + 1 : 1);
+  for (size_t s = static_cast<size_t>(workers_) * width; s-- > 0;) {
+    Value* const row = &table[At(ideal, 0)];
+    row[s] = std::min(row[s], row[s + width]);
+  }
+}
+
+// About `count` ideals of the layers' order, the first and the last among them.
+std::vector<int> SuffixSearch::Thinned(int count) const {
+  std::vector<int> order, few;
+  for (int i = 0; i < ideals_.size(); ++i) {
+    if (ideals_.IsPrefix(i)) order.push_back(i);
+  }
+  const size_t step = 1 + order.size() / static_cast<size_t>(count);
+  for (size_t o = 0; o + 1 < order.size(); o += step) few.push_back(order[o]);
+  few.push_back(order.back());
+  return few;
+}
+
+std::vector<int> SuffixSearch::Everything() const {
+  std::vector<int> family(static_cast<size_t>(ideals_.size()));
+  std::iota(family.begin(), family.end(), 0);
+  return family;
+}
+
+void SuffixSearch::FillBounds() {
+  double limit = std::numeric_limits<double>::max();
+  // Plans with few borders are found fast, and limit what is looked at among those with more.
+  for (const int count : {1, 12, 128}) {
+    if (ideals_.size() < 2 * count) break;
+    FillBounds(limit, Thinned(count));
+    limit = std::min(limit, BestBound());
+  }
+  FillBounds(limit, Everything());
+}
+
+void SuffixSearch::FillBounds(double limit, const std::vector<int>& family) {
+  bounds_.assign(At(ideals_.size(), 0), kNever);
+  rows_.assign(static_cast<size_t>(ideals_.size() * rows()), Row());
+  last_row_.assign(static_cast<size_t>(ideals_.size()), -1);
+  FindReach(limit);
+  for (int s = 0; s < slots(); ++s) {
+    if (slots_[s].behind == 0) bounds_[At(family.back(), s)] = 0;
+  }
+  CloseRows(family.back(), limit);
+  for (size_t a = family.size() - 1; a-- > 0;) {
+    const int i = family[a];
+    for (size_t b = a + 1; b < family.size(); ++b) {
+      const int j = family[b];
+      ForEachStage(i, j, limit, [&](int with, int without, int, double ps) {
+        double& best = bounds_[At(i, with)];
+        best = std::min(best, std::max(ps, bounds_[At(j, without)]));
+      });
+    }
+    AllowIdle(bounds_, i);
+    CloseRows(i, limit);
+  }
+}
+
+double SuffixSearch::BestBound() const {
+  double best = kNever;
+  for (const int start : Starts()) best = std::min(best, bounds_[At(0, start)]);
+  return best;
+}
+
+void SuffixSearch::FillCounts(double limit) {
+  counts_.assign(At(ideals_.size(), 0), kNoPlan);
+  const int all = ideals_.size() - 1;
+  for (int s = 0; s < slots(); ++s) {
+    if (slots_[s].behind == 0) counts_[At(all, s)] = {0, 0};
+  }
+  for (int i = all - 1; i >= 0; --i) {
+    for (int j = i + 1; j <= all; ++j) {
+      ForEachStage(i, j, limit, [&](int with, int without, int m, double) {
+        const Counts after = counts_[At(j, without)];
+        if (after == kNoPlan) return;
+        Counts& best = counts_[At(i, with)];
+        best = std::min(best, Counts{after.first + m, after.second + 1});
+      });
+    }
+    AllowIdle(counts_, i);
+  }
+}
+
+// The first stage, by the tie rule, of the plans with the counts of a slot.
+SuffixSearch::Choice SuffixSearch::FirstOf(int i, Slot slot, double limit) const {
+  const Counts wanted = counts(i, Index(slot));
+  for (int j = i + 1; j < ideals_.size(); ++j) {
+    if (!Allowed(i, j)) continue;
+    const StageSums sums = Sums(i, j);
+    for (int m = 1; m <= std::min(max_replicas_, wanted.first); ++m) {
+      for (int first = slot.first; first <= (places_ ? workers_ - m : 0); ++first) {
+        const Slot behind = After(slot, first, m);
+        if (behind.behind < 0) continue;
+        const Counts after = counts(j, Index(behind));
+        if (Counts{after.first + m, after.second + 1} != wanted) continue;
+        const auto stage = StageOf(sums, i, j, first, m, slot.behind);
+        if (stage && stage->ps <= limit) return {i, j, first, m, stage->recompute};
+      }
+    }
+  }
+  PD_CHECK(false, "no stage behind ideal {}", i);
+  return {};
+}
+
+std::vector<SuffixSearch::Choice> SuffixSearch::ReadPlan(double limit) const {
+  const std::vector<int> starts = Starts();
+  const int start = *std::min_element(starts.begin(), starts.end(),
+                                      [&](int a, int b) { return counts(0, a) < counts(0, b); });
+  std::vector<Choice> plan;
+  int used = 0;
+  for (Slot slot = slots_[start]; plan.empty() || plan.back().j + 1 < ideals_.size();) {
+    Choice choice = FirstOf(plan.empty() ? 0 : plan.back().j, slot, limit);
+    slot = After(slot, choice.first, choice.replicas);
+    if (!places_) choice.first = used;
+    used += choice.replicas;
+    plan.push_back(choice);
+  }
+  return plan;
+}
+
+int64_t SuffixSearch::LeastMemory() {
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  PD_CHECK(!places_ && options_.memory_bytes, "the least memory needs no places");
+  std::vector<int64_t> least(At(ideals_.size(), 0), kNone);
+  const int all = ideals_.size() - 1;
+  least[At(all, 0)] = 0;
+  for (int i = all - 1; i >= 0; --i) {
+    for (int j = i + 1; j <= all; ++j) {
+      if (!Allowed(i, j)) continue;
+      const StageSums sums = Sums(i, j);
+      for (int m = 1; m <= max_replicas_; ++m) {
+        const MemoryEstimate memory(sums, m, options_.allow_recompute);
+        for (int behind = m; behind <= workers_; ++behind) {
+          if (!required_.empty() && required_[behind] != m) continue;
+          int64_t& best = least[At(i, behind)];
+          const int64_t bytes = memory.Bytes(Depth(m, behind));
+          best = std::min(best, std::max(bytes, least[At(j, behind - m)]));
+        }
+      }
+    }
+  }
+  int64_t best = kNone;
+  for (const int start : Starts()) best = std::min(best, least[At(0, start)]);
+  return best;
+}
+
+}  // namespace pd
