@@ -1,5 +1,4 @@
-// pd-profile: model.json → profile.json.
-#include <unistd.h>
+// pd-profile: model.json → profile.json; with --network, the hosts of an MPI job → cluster.json.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -13,8 +12,10 @@
 #include "base/units.h"
 #include "base/version.h"
 #include "command_line.h"
+#include "network_profile.h"
 #include "plan/layer_costs.h"
 #include "profile/report.h"
+#include "progress_line.h"
 
 namespace {
 
@@ -22,6 +23,7 @@ constexpr const char* kExamples = R"(examples:
   pd-profile models/mini.json -b 64 -o profile.json
   pd-profile models/mini.json -b 64 | pd-partition - -n 2 --bandwidth 1Gbps -o plan.json
   pd-profile models/vgg11_bn.json -b 64 --minibatches 10 --threads 2 -o profile.json
+  mpirun -np 4 --hostfile hosts pd-profile --network -o cluster.json
 exit status: 0 done; 1 failed while running; 2 bad input or usage)";
 
 // Of the memory that is available, what measuring may take.
@@ -32,7 +34,7 @@ constexpr int64_t kMaxThreads = 1024;
 struct Flags {
   std::string model, batch = "64", minibatches = "50", warmup = "5";
   std::string device = "auto", threads = "1", seed = "1", memory, output;
-  bool quiet = false;
+  bool tf32 = false, quiet = false, network = false;
 };
 
 void Declare(CLI::App& app, Flags& flags) {
@@ -40,20 +42,27 @@ void Declare(CLI::App& app, Flags& flags) {
                           const char* help) {
     return app.add_option(name, value, help)->type_name(type);
   };
-  option("MODEL", flags.model, "", "model/1 file, - for standard input")->required();
+  option("MODEL", flags.model, "", "model/1 file, - for standard input");
   option("-b", flags.batch, "N", "samples of a minibatch (64)");
   option("--minibatches", flags.minibatches, "N", "minibatches measured (50)");
   option("--warmup", flags.warmup, "N", "minibatches before them (5)");
-  option("--device", flags.device, "NAME", "auto, cpu or ref (auto)");
+  option("--device", flags.device, "NAME",
+         "auto, ref, cpu, cuda or cuda:N; auto takes a GPU where there is one (auto)");
+  app.add_flag("--tf32", flags.tf32, "on a GPU: round products to TF32, as pd-train --tf32 does");
   option("--threads", flags.threads, "N", "threads; as many as a worker of pd-train has (1)");
   option("--seed", flags.seed, "N", "seed of weights and data (1)");
   option("--memory", flags.memory, "SIZE",
          "above it a model is measured in pieces (80 % of what is free)");
-  option("-o", flags.output, "FILE", "the profile (standard output)");
+  CLI::Option* network = app.add_flag("--network", flags.network,
+                                      "measure the network between the ranks of mpirun instead");
+  for (CLI::Option* other : app.get_options()) {
+    if (other != network && other != app.get_help_ptr()) network->excludes(other);
+  }
+  option("-o", flags.output, "FILE", "the profile, or the cluster/1 file (standard output)");
   app.add_flag("--quiet", flags.quiet, "only warnings on standard error");
   app.set_version_flag("--version", [] {
-    return pd::VersionLine("pd-profile",
-                           fmt::format("{}, CLI11 {}", pd::BackendLibraries(), CLI11_VERSION));
+    return pd::VersionLine("pd-profile", fmt::format("{}, {}, CLI11 {}", pd::BackendLibraries(),
+                                                     pd::MpiLibraryName(), CLI11_VERSION));
   });
   app.footer(kExamples);
 }
@@ -69,28 +78,6 @@ void CheckThreads(int threads, bool quiet) {
   }
 }
 
-// A line on a terminal that each call overwrites.
-class ProgressLine {
- public:
-  explicit ProgressLine(bool quiet) : on_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
-  ~ProgressLine() {
-    if (shown_) std::fputs("\r\033[K", stderr);
-  }
-  void Show(const pd::ProfileProgress& progress, int layers) {
-    if (!on_) return;
-    std::string line =
-        fmt::format("\r\033[K{} layers  minibatch {}/{}", layers, progress.step, progress.steps);
-    if (progress.pieces > 1) {
-      line += fmt::format("  piece {}/{}", progress.piece + 1, progress.pieces);
-    }
-    std::fputs(line.c_str(), stderr);
-    shown_ = true;
-  }
-
- private:
-  bool on_, shown_ = false;
-};
-
 pd::ProfileOptions OptionsOf(const Flags& flags) {
   pd::ProfileOptions options;
   options.batch_size = pd::ParseInt(flags.batch, "-b", 1, pd::kMaxBatchSize);
@@ -104,15 +91,20 @@ pd::ProfileOptions OptionsOf(const Flags& flags) {
 }
 
 void Run(const Flags& flags) {
+  PD_REQUIRE(!flags.model.empty(), "expected MODEL, or --network, found neither");
   pd::ProfileOptions options = OptionsOf(flags);
   const auto threads = static_cast<int>(pd::ParseInt(flags.threads, "--threads", 1, kMaxThreads));
-  const auto backend = pd::MakeBackend(flags.device, threads);
+  pd::BackendOptions wanted;
+  wanted.threads = threads;
+  wanted.tf32 = flags.tf32;
+  const auto backend = pd::MakeBackend(flags.device, wanted);
   const std::string file = flags.model == "-" ? "standard input" : flags.model;
   const auto model = pd::Model::Parse(pd::JsonView::Parse(pd::ReadFile(flags.model), file));
-  CheckThreads(threads, flags.quiet);
+  if (flags.device == "auto" && !flags.quiet) pd::Log("device auto: {}", backend->kind());
+  if (!backend->on_device()) CheckThreads(threads, flags.quiet);
   pd::ProfileResult result;
   {
-    ProgressLine line(flags.quiet);
+    pd::ProgressLine line(flags.quiet);
     options.progress = [&](const pd::ProfileProgress& p) { line.Show(p, model.num_layers()); };
     result = pd::MeasureProfile(model, *backend, options);
   }
@@ -134,6 +126,7 @@ int main(int argc, char** argv) {
   Declare(app, flags);
   try {
     app.parse(argc, argv);
+    if (flags.network) return pd::RunNetworkProfile(flags.output, flags.quiet);
     Run(flags);
   } catch (const CLI::Success& e) {
     return app.exit(e);
