@@ -29,6 +29,16 @@ int64_t ContainerBytes() {
   return limit >> bytes ? bytes : INT64_MAX;
 }
 
+// A value of /proc/self/status, which is in kB; 0 where there is none.
+int64_t StatusBytes(std::string_view key) {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line)) {
+    if (line.rfind(key, 0) == 0) return std::stoll(line.substr(key.size())) * 1024;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int64_t AvailableMemoryBytes() { return std::min(MachineBytes(), ContainerBytes()); }
@@ -48,14 +58,8 @@ std::string MachineId() {
   return id;
 }
 
-int64_t PeakMemoryBytes() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  while (std::getline(status, line)) {
-    if (line.rfind("VmHWM:", 0) == 0) return std::stoll(line.substr(6)) * 1024;
-  }
-  return 0;
-}
+int64_t ResidentMemoryBytes() { return StatusBytes("VmRSS:"); }
+int64_t PeakMemoryBytes() { return StatusBytes("VmHWM:"); }
 
 int64_t ThreadCpuNs() {
   timespec now{};

@@ -16,7 +16,8 @@ std::string MachineId();
 /// limit tell; INT64_MAX where neither does.
 int64_t AvailableMemoryBytes();
 
-/// High-water mark of this process's resident memory.
+/// This process's resident memory now, and its high-water mark.
+int64_t ResidentMemoryBytes();
 int64_t PeakMemoryBytes();
 
 /// Nanoseconds for which the calling thread has had a core.

@@ -10,7 +10,7 @@ namespace pd {
 namespace {
 
 // Four normal numbers from four uniform ones. Source: Box and Muller, 1958.
-std::array<double, 4> ToNormal(const std::array<uint32_t, 4>& bits) {
+std::array<double, 4> ToNormal(const PhiloxBlock& bits) {
   std::array<double, 4> out{};
   for (size_t i = 0; i < 4; i += 2) {
     const double radius = std::sqrt(-2 * std::log(1 - double{ToUniform(bits[i])}));  // of (0, 1]

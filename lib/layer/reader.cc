@@ -79,6 +79,17 @@ std::array<int64_t, 2> LayerReader::Pair(std::string_view key, int64_t min,
   return {items[0].Int(min, kMaxExtent), items[1].Int(min, kMaxExtent)};
 }
 
+Shape LayerReader::Extents(std::string_view key) const {
+  const auto value = json_.Find(key);
+  if (!value) return {};
+  Shape shape;
+  for (const JsonView& item : value->Items()) shape.push_back(item.Int(1, kMaxExtent));
+  if (shape.size() > kMaxRank) {
+    value->Fail(fmt::format("at most {} extents", kMaxRank), std::to_string(shape.size()));
+  }
+  return shape;
+}
+
 void LayerReader::RequireInputs(size_t count) const {
   if (inputs_.size() == count) return;
   FailKey("inputs",

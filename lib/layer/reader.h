@@ -45,6 +45,9 @@ class LayerReader {
   std::array<int64_t, 2> Pair(std::string_view key, int64_t min,
                               std::optional<std::array<int64_t, 2>> fallback = {}) const;
 
+  /// An array of extents, at most kMaxRank; absent: none.
+  Shape Extents(std::string_view key) const;
+
   /// Refuses another number of inputs than `count`.
   void RequireInputs(size_t count) const;
   /// The shape of input `i`; refuses a type other than f32.

@@ -12,6 +12,7 @@
 #include "layer/pool2d.h"
 #include "layer/reader.h"
 #include "layer/softmax_cross_entropy.h"
+#include "layer/timed.h"
 
 namespace pd {
 namespace {
@@ -37,6 +38,7 @@ constexpr Entry kLayers[] = {
     {"sigmoid", MakeActivation},
     {"softmax_cross_entropy", MakeSoftmaxCrossEntropy},
     {"tanh", MakeActivation},
+    {"timed", MakeTimed},
 };
 
 }  // namespace

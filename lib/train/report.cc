@@ -11,7 +11,7 @@
 
 namespace pd {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 std::string RankInfo::Pack() const {
   return Json({{"rank", rank},
@@ -23,6 +23,8 @@ std::string RankInfo::Pack() const {
                {"cores", cores},
                {"host_cores", host_cores},
                {"machine", machine},
+               {"device_name", device_name},
+               {"device_id", device_id},
                {"in_flight", in_flight},
                {"memory", memory_bytes}})
       .dump();
@@ -40,6 +42,8 @@ RankInfo RankInfo::Unpack(const std::string& text) {
   info.cores = j["cores"];
   info.host_cores = j["host_cores"];
   info.machine = j["machine"];
+  info.device_name = j["device_name"];
+  info.device_id = j["device_id"];
   info.in_flight = j["in_flight"];
   info.memory_bytes = j["memory"];
   return info;
@@ -56,6 +60,7 @@ std::string RankTotals::Pack() const {
                {"idle_ms", idle_ms},
                {"sent", bytes_sent},
                {"received", bytes_received},
+               {"base", base_memory_bytes},
                {"peak", peak_memory_bytes}})
       .dump();
 }
@@ -69,6 +74,7 @@ RankTotals RankTotals::Unpack(const std::string& text) {
   totals.idle_ms = j["idle_ms"];
   totals.bytes_sent = j["sent"];
   totals.bytes_received = j["received"];
+  totals.base_memory_bytes = j["base"];
   totals.peak_memory_bytes = j["peak"];
   return totals;
 }
@@ -91,26 +97,94 @@ std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks) {
     text += fmt::format("{:>4}  {:<12} {:>5} {:>7}  {:>9}  {:>9}  {:>3} of {:<2} {:<18} {}\n",
                         r.rank, r.host, r.stage, r.replica, r.in_flight,
                         FormatBytes(static_cast<double>(r.memory_bytes)), r.threads, r.cores,
-                        r.device, LayerSpan(plan.stages[static_cast<size_t>(r.stage)]));
+                        r.device_name.empty() ? r.device : r.device + " " + r.device_name,
+                        LayerSpan(plan.stages[static_cast<size_t>(r.stage)]));
   }
   text.pop_back();
   return text;
 }
 
-std::string EndTable(const std::vector<RankTotals>& ranks, double minibatch_ms,
-                     double predicted_ms) {
-  std::string text = fmt::format("{:>4}  {:>5}  {:>11}  {:>8}  {:>9}  {:>9}  {:>11}\n", "rank",
-                                 "stage", "compute", "idle", "sent", "received", "peak memory");
+namespace {
+
+// What one worker does for a minibatch of the pipeline.
+struct Share {
+  double compute_ms = 0, idle_share = 0, bytes_sent = 0, bytes_received = 0;
+  int64_t memory_bytes = 0;
+};
+
+Share Measured(const RankTotals& r, const MeasuredRun& run) {
+  const auto minibatches = static_cast<double>(std::max<int64_t>(1, run.minibatches));
+  return {.compute_ms = r.compute_ms / minibatches,
+          .idle_share = r.idle_ms / std::max(1e-9, r.compute_ms + r.idle_ms),
+          .bytes_sent = static_cast<double>(r.bytes_sent) / minibatches,
+          .bytes_received = static_cast<double>(r.bytes_received) / minibatches,
+          .memory_bytes = r.peak_memory_bytes};
+}
+
+// The plan knows what training takes; the process holds its libraries and data before.
+std::optional<Share> Expected(const RankTotals& r, const Predicted* predicted) {
+  const auto rank = static_cast<size_t>(r.rank);
+  if (predicted == nullptr || r.stage < 0 || predicted->compute_ms.size() <= rank) return {};
+  return Share{.compute_ms = predicted->compute_ms[rank],
+               .idle_share = predicted->idle_share[rank],
+               .bytes_sent = static_cast<double>(predicted->bytes_sent[rank]),
+               .bytes_received = static_cast<double>(predicted->bytes_received[rank]),
+               .memory_bytes = predicted->memory_bytes[rank] + r.base_memory_bytes};
+}
+
+Json ToJson(const Share& share) {
+  return {{"compute_ms", share.compute_ms},
+          {"idle_share", share.idle_share},
+          {"bytes_sent", share.bytes_sent},
+          {"bytes_received", share.bytes_received},
+          {"memory_bytes", share.memory_bytes}};
+}
+
+std::string Columns(const Share& share) {
+  return fmt::format("{:>7.2f} ms  {:>5.1f} %  {:>9}  {:>9}  {:>9}", share.compute_ms,
+                     100 * share.idle_share, FormatBytes(share.bytes_sent),
+                     FormatBytes(share.bytes_received),
+                     FormatBytes(static_cast<double>(share.memory_bytes)));
+}
+
+}  // namespace
+
+std::string EndTable(const std::vector<RankTotals>& ranks, const MeasuredRun& run,
+                     const Predicted* predicted) {
+  std::string text =
+      fmt::format("{:>4}  {:>5}  {:>9}  {:>10}  {:>7}  {:>9}  {:>9}  {:>9}\n", "rank", "stage", "",
+                  "compute", "idle", "sent", "received", "memory");
   for (const RankTotals& r : ranks) {
-    text += fmt::format("{:>4}  {:>5}  {:>9.1f} s  {:>6.1f} s  {:>9}  {:>9}  {:>11}\n", r.rank,
-                        r.stage < 0 ? "idle" : std::to_string(r.stage), r.compute_ms * 1e-3,
-                        r.idle_ms * 1e-3, FormatBytes(static_cast<double>(r.bytes_sent)),
-                        FormatBytes(static_cast<double>(r.bytes_received)),
-                        FormatBytes(static_cast<double>(r.peak_memory_bytes)));
+    text += fmt::format("{:>4}  {:>5}  {:>9}  {}\n", r.rank,
+                        r.stage < 0 ? "idle" : std::to_string(r.stage), "measured",
+                        Columns(Measured(r, run)));
+    if (const auto expected = Expected(r, predicted)) {
+      text += fmt::format("{:>4}  {:>5}  {:>9}  {}\n", "", "", "predicted", Columns(*expected));
+    }
   }
-  text += fmt::format("minibatch: {:.2f} ms measured", minibatch_ms);
-  if (predicted_ms > 0) text += fmt::format(", {:.2f} ms predicted", predicted_ms);
+  text += fmt::format("a minibatch: {:.2f} ms measured", run.minibatch_ms);
+  if (run.steady_ms > 0) text += fmt::format(" ({:.2f} without fill and drain)", run.steady_ms);
+  if (predicted != nullptr) text += fmt::format(", {:.2f} ms predicted", predicted->minibatch_ms);
   return text;
+}
+
+std::string WorkersJson(const std::vector<RankTotals>& ranks, const MeasuredRun& run,
+                        const Predicted* predicted) {
+  Json workers = Json::array();
+  for (const RankTotals& r : ranks) {
+    const auto expected = Expected(r, predicted);
+    workers.push_back({{"rank", r.rank},
+                       {"stage", r.stage < 0 ? Json(nullptr) : Json(r.stage)},
+                       {"compute_ms", r.compute_ms},
+                       {"idle_ms", r.idle_ms},
+                       {"bytes_sent", r.bytes_sent},
+                       {"bytes_received", r.bytes_received},
+                       {"base_memory_bytes", r.base_memory_bytes},
+                       {"peak_memory_bytes", r.peak_memory_bytes},
+                       {"measured", ToJson(Measured(r, run))},
+                       {"predicted", expected ? ToJson(*expected) : Json(nullptr)}});
+  }
+  return workers.dump();
 }
 
 std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks) {
@@ -121,7 +195,7 @@ std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks) {
   };
   std::map<std::string, Host> hosts;  // by machine: virtual hosts share the cores of one
   for (const RankInfo& r : ranks) {
-    if (r.stage < 0) continue;
+    if (r.stage < 0 || !r.device_id.empty()) continue;  // a GPU's rank needs its core now and then
     Host& host = hosts[r.machine];
     if (host.ranks == 0) host.name = r.host;
     host.threads += r.threads;

@@ -14,7 +14,8 @@ namespace pd {
 struct RankInfo {
   int rank = 0, stage = -1, replica = 0;
   std::string host, device;
-  std::string machine;  ///< MachineId: virtual hosts share one.
+  std::string machine;                 ///< MachineId: virtual hosts share one.
+  std::string device_name, device_id;  ///< Of a GPU: for people; the same for one GPU's ranks.
   int threads = 1;
   int cores = 1, host_cores = 1;  ///< That the process may use; that the host has.
   int in_flight = 0;
@@ -29,16 +30,29 @@ struct RankInfo {
 struct RankTotals {
   int rank = 0, stage = -1;
   double compute_ms = 0, idle_ms = 0;
-  int64_t bytes_sent = 0, bytes_received = 0, peak_memory_bytes = 0;
+  int64_t bytes_sent = 0, bytes_received = 0;
+  /// Of the process: before it took the memory for training, and at most.
+  int64_t base_memory_bytes = 0, peak_memory_bytes = 0;
 
   std::string Pack() const;
   static RankTotals Unpack(const std::string& text);
 };
 
+/// Of the training segments of a whole run.
+struct MeasuredRun {
+  int64_t minibatches = 0;
+  double minibatch_ms = 0;  ///< Filling and draining of the pipeline included.
+  double steady_ms = 0;     ///< Between minibatches in the middle of segments; 0: too short for it.
+};
+
 /// Tables for people, without a final newline.
 std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks);
-std::string EndTable(const std::vector<RankTotals>& ranks, double minibatch_ms,
-                     double predicted_ms);
+/// Measured beside predicted (where the plan predicts), for each minibatch of the pipeline.
+std::string EndTable(const std::vector<RankTotals>& ranks, const MeasuredRun& run,
+                     const Predicted* predicted);
+/// The `workers` of the end event, as JSON text.
+std::string WorkersJson(const std::vector<RankTotals>& ranks, const MeasuredRun& run,
+                        const Predicted* predicted);
 /// What to say of threads and cores: more threads than cores, of a rank or a host, which slows
 /// training down, and cores that idle. Empty when each core has one thread.
 std::vector<std::string> ThreadWarnings(const std::vector<RankInfo>& ranks);

@@ -24,7 +24,7 @@ TEST_CASE("An unknown type is answered with the known ones and a suggestion") {
         "m.json: /type: expected one of add, avg_pool2d, batch_norm, concat, conv2d, dropout, "
         "flatten, "
         "global_avg_pool2d, linear, lrn, max_pool2d, relu, sigmoid, softmax_cross_entropy, tanh, "
-        "found "
+        "timed, found "
         "\"conv2\"; did you mean \"conv2d\"?");
   CHECK_THAT(Refusal(R"("type": "attention")", {4}), ContainsSubstring("found \"attention\""));
   CHECK_THAT(Refusal(R"("type": 3)", {4}), ContainsSubstring("/type: expected a string, found 3"));
