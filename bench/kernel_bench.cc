@@ -4,7 +4,6 @@
 #include <dnnl.hpp>
 #include <unordered_map>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "stage/model_plan.h"
 
@@ -67,23 +66,7 @@ class DirectKernels : public Backend {
   }
 
  private:
-  KernelTimer& Timer(const std::string& what) {
-    for (KernelTimer& timer : *timers_) {
-      if (timer.layer == layer && timer.what == what) return timer;
-    }
-    timers_->push_back({.layer = layer, .what = what, .candidates = {}});
-    return timers_->back();
-  }
-
-  std::shared_ptr<Buffer> Memory(size_t bytes) {
-    auto buffer = std::make_shared<Buffer>(real_.Allocate(std::max<size_t>(bytes, 64)));
-    auto* values = reinterpret_cast<float*>(buffer->data());
-    // Half of it negative, nothing denormal.
-    for (size_t i = 0; i < bytes / sizeof(float); ++i) {
-      values[i] = static_cast<float>(static_cast<int>(i * 2654435761U % 201) - 100) * 0.01F;
-    }
-    return buffer;
-  }
+  KernelTimer& Timer(const std::string& what) { return TimerOf(layer, what, timers_); }
 
   /// A primitive on memory of its own.
   void Direct(const std::string& what, const dnnl::primitive_desc_base& desc,
@@ -98,7 +81,7 @@ class DirectKernels : public Backend {
     call->primitive = dnnl::primitive(desc.get());
     for (const int arg : args) {
       const Desc memory = desc.query_md(dnnl::query::exec_arg_md, arg);
-      call->buffers.push_back(Memory(memory.get_size()));
+      call->buffers.push_back(MakeMemory(real_, memory.get_size()));
       // Indices of maxima: any values would not do.
       if (arg == DNNL_ARG_WORKSPACE) {
         std::fill_n(call->buffers.back()->data(), memory.get_size(), std::byte{0});
@@ -249,94 +232,12 @@ std::unique_ptr<Op> DirectKernels::PlanActivation(Activation kind, const OpReque
 }
 
 /// An operation of the backend itself.
-std::unique_ptr<Op> DirectKernels::Own(std::unique_ptr<Op> planned, const OpRequest& request) {
-  struct Call {
-    std::shared_ptr<Op> op;
-    std::vector<std::shared_ptr<Buffer>> buffers;
-    std::vector<const void*> x, params;
-    std::vector<void*> dx, dparams, state;
-    OpArgs args;
-  };
-  auto call = std::make_shared<Call>();
-  call->op = std::move(planned);
-  call->op->Prepare();
-  const auto memory = [&](size_t bytes) {
-    call->buffers.push_back(Memory(bytes));
-    return call->buffers.back()->data();
-  };
-  const OpInfo& info = call->op->info();
-  for (size_t i = 0; i < request.x.size(); ++i) {
-    const Layout& x = request.x[i];
-    call->x.push_back(memory(x.bytes));
-    if (x.dtype == DType::kI32) std::fill_n(call->buffers.back()->data(), x.bytes, std::byte{0});
-    call->dx.push_back(request.wants_dx[i] ? memory(x.bytes) : nullptr);
-  }
-  for (const Layout& param : info.params) {
-    call->params.push_back(memory(param.bytes));
-    call->dparams.push_back(memory(param.bytes));
-    call->state.push_back(memory(param.bytes));
-  }
-  call->args = {.x = call->x,
-                .y = memory(info.y.bytes),
-                .dy = memory(info.y.bytes),
-                .dx = call->dx,
-                .params = call->params,
-                .dparams = call->dparams,
-                .state = call->state,
-                .saved = memory(info.saved_bytes),
-                .workspace = memory(info.workspace_bytes),
-                .correct = nullptr,
-                .minibatch = 0,
-                .training = true};
-  const bool wants = std::count(request.wants_dx.begin(), request.wants_dx.end(), true) > 0;
-  Timer("forward").candidates.push_back(
-      {.run = [call] { call->op->Forward(call->args); }, .times_ms = {}});
-  if (wants) {
-    Timer("backward data")
-        .candidates.push_back(
-            {.run = [call] { call->op->BackwardData(call->args); }, .times_ms = {}});
-  }
-  if (!info.params.empty()) {
-    Timer("backward weights")
-        .candidates.push_back(
-            {.run = [call] { call->op->BackwardWeights(call->args); }, .times_ms = {}});
-  }
+std::unique_ptr<Op> DirectKernels::Own(std::unique_ptr<Op> op, const OpRequest& request) {
+  AddOpTimers(real_, std::move(op), request, layer, timers_);
   return nullptr;
 }
 
 }  // namespace
-
-void KernelTimer::Round() {
-  for (Candidate& candidate : candidates) {
-    candidate.run();
-    const int64_t begin = NowNs();
-    candidate.run();
-    candidate.times_ms.push_back(NsToMs(NowNs() - begin));
-  }
-}
-
-double KernelTimer::MedianMs() const {
-  double best = Median(candidates.at(0).times_ms);
-  for (const Candidate& candidate : candidates) best = std::min(best, Median(candidate.times_ms));
-  return best;
-}
-
-double KernelTimer::LeastMs() const {
-  double best = Least(candidates.at(0).times_ms);
-  for (const Candidate& candidate : candidates) best = std::min(best, Least(candidate.times_ms));
-  return best;
-}
-
-double Median(std::vector<double> values) {
-  PD_CHECK(!values.empty(), "no times");
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-double Least(const std::vector<double>& values) {
-  PD_CHECK(!values.empty(), "no times");
-  return *std::min_element(values.begin(), values.end());
-}
 
 std::vector<KernelTimer> MakeKernelTimers(const Model& model, Backend& backend, int64_t batch) {
   std::vector<KernelTimer> timers;

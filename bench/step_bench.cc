@@ -1,15 +1,19 @@
-// step_bench MODEL: a whole training step against the kernels that it is made of, in one run.
+// step_bench MODEL: a whole training step against the kernels that it is made of, in one run: on
+// the cpu backend oneDNN's own (kernel_bench.h), on others the backend's operations alone.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <random>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "kernel_bench.h"
 #include "stage/program.h"
+#include "timing.h"
+#if PD_WITH_CPU
+#include "kernel_bench.h"
+#endif
 
 namespace pd::bench {
 namespace {
@@ -36,17 +40,16 @@ class WholeStep {
       const TensorSpec& spec = model.spec(input);
       inputs_.push_back(backend.Allocate(spec.Bytes(batch)));
       input_data_.push_back(inputs_.back().data());
+      const Layout layout = DenseLayout({batch * Elements(spec.shape)}, spec.dtype);
       if (spec.dtype == DType::kI32) {
-        auto* labels = reinterpret_cast<int32_t*>(inputs_.back().data());
         const auto classes = static_cast<unsigned>(std::max<int64_t>(1, model.classes()));
-        for (int64_t i = 0; i < batch * Elements(spec.shape); ++i) {
-          labels[i] = static_cast<int32_t>(engine() % classes);
-        }
+        std::vector<int32_t> labels(layout.stored());
+        for (int32_t& label : labels) label = static_cast<int32_t>(engine() % classes);
+        backend.FromHost(layout, labels.data(), inputs_.back().data());
       } else {
-        auto* values = reinterpret_cast<float*>(inputs_.back().data());
-        for (int64_t i = 0; i < batch * Elements(spec.shape); ++i) {
-          values[i] = static_cast<float>(engine() >> 8) * 0x1p-24F;
-        }
+        std::vector<float> values(layout.stored());
+        for (float& value : values) value = static_cast<float>(engine() >> 8) * 0x1p-24F;
+        backend.FromHost(layout, values.data(), inputs_.back().data());
       }
     }
   }
@@ -82,10 +85,11 @@ class WholeStep {
 
   /// Mean over the samples of the last step's first loss.
   double Loss() const {
-    const auto* values =
-        reinterpret_cast<const float*>(arena_.data() + program_.losses().at(0).values);
+    std::vector<float> values(static_cast<size_t>(plan_.batch()));
+    backend_.ToHost(DenseLayout({plan_.batch()}, DType::kF32),
+                    arena_.data() + program_.losses().at(0).values, values.data());
     double sum = 0;
-    for (int64_t i = 0; i < plan_.batch(); ++i) sum += static_cast<double>(values[i]);
+    for (const float value : values) sum += static_cast<double>(value);
     return sum / static_cast<double>(plan_.batch());
   }
 
@@ -102,34 +106,74 @@ class WholeStep {
   uint64_t minibatch_ = 0;
 };
 
-void PrintRow(const char* layer, const char* what, double median, double least) {
-  std::printf("%-20s %-18s %10.4f %10.4f\n", layer, what, median, least);
-}
+struct Row {
+  std::string layer, what;
+  double median_ms = 0, least_ms = 0;
+};
 
-void Print(const std::vector<KernelTimer>& timers, const std::vector<double>& updates,
-           const std::vector<double>& steps) {
-  std::printf("%-20s %-18s %10s %10s\n", "layer", "kernel", "median ms", "least ms");
-  double median = 0;
-  double least = 0;
+struct Flags {
+  std::string model, device = "cpu", json;
+  int64_t batch = 64;
+  int rounds = 31;
+};
+
+/// A row a kernel, then of all kernels, the update and the step.
+std::vector<Row> Rows(const std::vector<KernelTimer>& timers, const std::vector<double>& updates,
+                      const std::vector<double>& steps) {
+  std::vector<Row> rows;
+  Row all = {.layer = "all", .what = "kernels"};
   for (const KernelTimer& timer : timers) {
-    PrintRow(timer.layer.c_str(), timer.what.c_str(), timer.MedianMs(), timer.LeastMs());
-    median += timer.MedianMs();
-    least += timer.LeastMs();
+    rows.push_back({timer.layer, timer.what, timer.MedianMs(), timer.LeastMs()});
+    all.median_ms += timer.MedianMs();
+    all.least_ms += timer.LeastMs();
   }
-  PrintRow("all", "kernels", median, least);
-  PrintRow("all", "update", Median(updates), Least(updates));
-  median += Median(updates);
-  least += Least(updates);
-  PrintRow("all", "step", Median(steps), Least(steps));
-  std::printf("step / (kernels + update): %.3f of medians, %.3f of least times\n",
-              Median(steps) / median, Least(steps) / least);
+  rows.push_back(all);
+  rows.push_back({"all", "update", Median(updates), Least(updates)});
+  rows.push_back({"all", "step", Median(steps), Least(steps)});
+  return rows;
 }
 
-void Bench(const std::string& path, int64_t batch, int rounds) {
-  const auto backend = MakeBackend("cpu", 1);
-  const Model model = Model::Parse(JsonView::Parse(ReadFile(path), path));
-  WholeStep step(model, *backend, batch);
-  std::vector<KernelTimer> timers = MakeKernelTimers(model, *backend, batch);
+void Print(const std::vector<Row>& rows) {
+  std::printf("%-20s %-18s %10s %10s\n", "layer", "kernel", "median ms", "least ms");
+  for (const Row& row : rows) {
+    std::printf("%-20s %-18s %10.4f %10.4f\n", row.layer.c_str(), row.what.c_str(), row.median_ms,
+                row.least_ms);
+  }
+  const Row& step = rows.back();
+  const Row& update = rows[rows.size() - 2];
+  const Row& kernels = rows[rows.size() - 3];
+  std::printf("step / (kernels + update): %.3f of medians, %.3f of least times\n",
+              step.median_ms / (kernels.median_ms + update.median_ms),
+              step.least_ms / (kernels.least_ms + update.least_ms));
+}
+
+void WriteJson(const Flags& flags, const Backend& backend, const std::vector<Row>& rows) {
+  nlohmann::ordered_json json = {
+      {"model", flags.model},     {"batch", flags.batch},
+      {"device", backend.name()}, {"libraries", backend.libraries()},
+      {"rounds", flags.rounds},   {"rows", nlohmann::ordered_json::array()}};
+  for (const Row& row : rows) {
+    json["rows"].push_back({{"layer", row.layer},
+                            {"what", row.what},
+                            {"median_ms", row.median_ms},
+                            {"least_ms", row.least_ms}});
+  }
+  WriteFile(flags.json, json.dump(1) + "\n");
+}
+
+std::vector<KernelTimer> MakeTimers(const Model& model, Backend& backend, int64_t batch) {
+#if PD_WITH_CPU
+  if (backend.kind() == "cpu") return MakeKernelTimers(model, backend, batch);
+#endif
+  return MakeOpTimers(model, backend, batch);
+}
+
+void Bench(const Flags& flags) {
+  const auto backend = MakeBackend(flags.device, 1);
+  PD_REQUIRE(backend->dtype() == DType::kF32, "--device: {} computes in double", flags.device);
+  const Model model = Model::Parse(JsonView::Parse(ReadFile(flags.model), flags.model));
+  WholeStep step(model, *backend, flags.batch);
+  std::vector<KernelTimer> timers = MakeTimers(model, *backend, flags.batch);
   step.Run();
   const double first_loss = step.Loss();
   for (int i = 0; i < 12; ++i) step.Run();
@@ -137,20 +181,23 @@ void Bench(const std::string& path, int64_t batch, int rounds) {
   PD_CHECK(step.Loss() < first_loss, "the loss went from {} to {}", first_loss, step.Loss());
 
   // All in turn, so that a slow moment of the machine meets all alike.
+  Stopwatch stopwatch(*backend);
   std::vector<double> updates, steps;
-  for (int round = 0; round < rounds; ++round) {
-    for (KernelTimer& timer : timers) timer.Round();
-    const int64_t begin = NowNs();
+  for (int round = 0; round < flags.rounds; ++round) {
+    for (KernelTimer& timer : timers) timer.Round(&stopwatch);
+    stopwatch.Start();
     step.Run();
-    const int64_t middle = NowNs();
+    steps.push_back(stopwatch.StopMs());
+    stopwatch.Start();
     step.Update();
-    updates.push_back(NsToMs(NowNs() - middle));
-    steps.push_back(NsToMs(middle - begin));
+    updates.push_back(stopwatch.StopMs());
   }
-  std::printf("%s, minibatch of %lld, 1 thread, %d rounds; %s, %s\n", path.c_str(),
-              static_cast<long long>(batch), rounds, backend->name().c_str(),
+  std::printf("%s, minibatch of %lld, 1 thread, %d rounds; %s, %s\n", flags.model.c_str(),
+              static_cast<long long>(flags.batch), flags.rounds, backend->name().c_str(),
               backend->libraries().c_str());
-  Print(timers, updates, steps);
+  const std::vector<Row> rows = Rows(timers, updates, steps);
+  Print(rows);
+  if (!flags.json.empty()) WriteJson(flags, *backend, rows);
 }
 
 }  // namespace
@@ -158,15 +205,16 @@ void Bench(const std::string& path, int64_t batch, int rounds) {
 
 int main(int argc, char** argv) {
   CLI::App app("Times a training step, and the kernels of its layers alone");
-  std::string model;
-  int64_t batch = 64;
-  int rounds = 31;
-  app.add_option("MODEL", model, "A model/1 file")->required();
-  app.add_option("-b", batch, "Minibatch size")->check(CLI::Range(1, 4096));
-  app.add_option("--rounds", rounds, "Of which the medians are taken")->check(CLI::Range(1, 10000));
+  pd::bench::Flags flags;
+  app.add_option("MODEL", flags.model, "A model/1 file")->required();
+  app.add_option("-b", flags.batch, "Minibatch size")->check(CLI::Range(1, 4096));
+  app.add_option("--device", flags.device, "cpu, cuda, cuda:N or ref (cpu)");
+  app.add_option("--rounds", flags.rounds, "Of which the medians are taken")
+      ->check(CLI::Range(1, 10000));
+  app.add_option("--json", flags.json, "Also write the times to this file");
   CLI11_PARSE(app, argc, argv);
   try {
-    pd::bench::Bench(model, batch, rounds);
+    pd::bench::Bench(flags);
   } catch (const pd::Error& error) {
     std::fprintf(stderr, "step_bench: %s\n", error.what());
     return error.code() == pd::ErrorCode::kInvalidInput ? 2 : 1;

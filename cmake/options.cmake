@@ -1,12 +1,14 @@
 # Compiler options of our own targets, and the two functions that declare them.
 
 add_library(pd_options INTERFACE)
-target_compile_options(pd_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wcast-align)
+target_compile_options(pd_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wcast-align>)
 if(PD_WARNINGS_AS_ERRORS)
-  target_compile_options(pd_options INTERFACE -Werror)
+  target_compile_options(pd_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(PD_SANITIZE)
-  target_compile_options(pd_options INTERFACE -fsanitize=${PD_SANITIZE} -fno-omit-frame-pointer -g)
+  target_compile_options(pd_options INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${PD_SANITIZE} -fno-omit-frame-pointer -g>)
   target_link_options(pd_options INTERFACE -fsanitize=${PD_SANITIZE})
 endif()
 

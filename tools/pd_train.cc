@@ -39,7 +39,8 @@ constexpr Flag kFlags[] = {
     {"momentum", "X", "momentum of SGD (0.9)"},
     {"weight-decay", "X", "weight decay of SGD (0)"},
     {"schedule", "NAME", "schedule (the plan's; 1f1b)"},
-    {"device", "NAME", "auto, cpu or ref (auto)"},
+    {"device", "NAME",
+     "auto, ref, cpu, cuda or cuda:N; auto takes a GPU where there is one (auto)"},
     {"threads", "N", "threads a worker (1)"},
     {"seed", "N", "seed of weights, order and dropout (1)"},
     {"metrics", "FILE", "JSON Lines of metrics (standard output)"},
@@ -70,6 +71,8 @@ std::optional<pd::TrainArguments> ParseCommandLine(int argc, char** argv, bool q
   }
   app.add_flag("--check", check,
                "check the plan, print ranks, memory and minibatches in flight, and end");
+  bool tf32 = false;
+  app.add_flag("--tf32", tf32, "on a GPU: round products to TF32, which is faster");
   bool resume = false;
   std::string accumulate;
   app.add_flag("--resume", resume, "not available yet");
@@ -96,6 +99,7 @@ std::optional<pd::TrainArguments> ParseCommandLine(int argc, char** argv, bool q
     std::replace(key.begin(), key.end(), '-', '_');
     arguments.flags.emplace_back(key, values[flag.name]);
   }
+  if (tf32) arguments.flags.emplace_back("tf32", "true");
   arguments.check = check;
   return arguments;
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 namespace pd {
 
@@ -16,6 +17,11 @@ void Backend::Record(Queue /*queue*/, Mark& mark, const char* /*purpose*/) {
 
 double Backend::ElapsedMs(const Mark& from, const Mark& to) const {
   return NsToMs(to.host_ns - from.host_ns);
+}
+
+std::unique_ptr<Op> Backend::PlanTimed(const TimedDesc& /*desc*/, const OpRequest& /*request*/) {
+  Throw(ErrorCode::kInvalidInput,
+        "layers of type timed compute nothing: expected --device timed, found {}", kind());
 }
 
 }  // namespace pd

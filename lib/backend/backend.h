@@ -127,16 +127,23 @@ class Backend {
   virtual std::unique_ptr<Op> PlanConcat(const OpRequest&) = 0;
   virtual std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc&,
                                                       const OpRequest&) = 0;
+  /// Of device `timed` only.
+  virtual std::unique_ptr<Op> PlanTimed(const TimedDesc&, const OpRequest&);
 };
 
 struct BackendOptions {
   int threads = 1;
   int local_rank = 0;  ///< This worker's place among those of its machine: chooses the GPU.
+  /// On a GPU: products of convolutions and linear layers may be rounded to TF32 (10 bits).
+  bool tf32 = false;
+  /// On a GPU: the most scratch memory that one operation may ask for.
+  size_t workspace_limit_bytes = size_t{256} << 20;
 };
 
 /// Makes a backend for the calling thread.
-/// kind: "ref", "ref64" (double, for tests), "cpu", "cuda" (GPU local_rank modulo their number),
-/// "cuda:N", "auto" (a GPU where there is one, else cpu). Refuses others with the list.
+/// kind: "ref", "ref64" (double, for tests), "cpu", "timed" (timed/timed_backend.h), "cuda" (GPU
+/// local_rank modulo their number), "cuda:N", "auto" (a GPU where there is one, else cpu: kind()
+/// says what was taken). Refuses others, and a GPU where there is none, with the list.
 std::unique_ptr<Backend> MakeBackend(std::string_view kind, const BackendOptions& options);
 inline std::unique_ptr<Backend> MakeBackend(std::string_view kind, int threads) {
   return MakeBackend(kind, BackendOptions{.threads = threads, .local_rank = 0});

@@ -152,4 +152,11 @@ struct SoftmaxCrossEntropyDesc {
   float weight = 1;
 };
 
+/// A layer that takes its time and computes nothing (device `timed`). Times in ms, for one
+/// minibatch whatever its size; `output` without the minibatch dimension; a loss writes zeros.
+struct TimedDesc {
+  double forward_ms = 0, backward_ms = 0, update_ms = 0;
+  Shape output, parameters;  ///< `parameters` empty: none.
+};
+
 }  // namespace pd

@@ -22,13 +22,13 @@ size_t RoundUp(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
 AllReducer::AllReducer(Comm& comm, Backend& backend, std::vector<int> ranks, int me,
                        size_t max_bytes)
     : comm_(comm),
-      backend_(backend),
+      dtype_(backend.dtype()),
       ranks_(std::move(ranks)),
       me_(me),
       part_bytes_(PartBytes(ranks_.size(), max_bytes)),
       starters_(kMaxJobs),
       jobs_(kMaxJobs) {
-  if (replicas() > 1) staging_ = backend.Allocate(StagingBytes(ranks_.size(), max_bytes));
+  if (replicas() > 1) staging_ = backend.AllocateStaging(StagingBytes(ranks_.size(), max_bytes));
 }
 
 size_t AllReducer::PartBytes(size_t replicas, size_t max_bytes) {
@@ -39,13 +39,13 @@ size_t AllReducer::StagingBytes(size_t replicas, size_t max_bytes) {
   return replicas > 1 ? kUnderWay * replicas * PartBytes(replicas, max_bytes) : 0;
 }
 
-void AllReducer::Start(ReduceJob& job) {
+void AllReducer::Start(ReduceJob& job, Opening opening) {
   PD_CHECK(job.done.done(), "an all-reduce started twice");
   job.done.Reset();
   Starter& starter = starters_[next_starter_++ % kMaxJobs];
   starter.reducer = this;
   starter.job = &job;
-  comm_.Run(starter);
+  comm_.Run(starter, opening);
 }
 
 void AllReducer::Enqueue(ReduceJob& job) {
@@ -151,7 +151,7 @@ void AllReducer::Chunk::Sum() {
   const std::vector<float>& weights = r.jobs_[job_ % kMaxJobs].job->weights;
   const Range mine = Part(r.me_);
   if (mine.bytes == 0) return;
-  const size_t count = mine.bytes / SizeOf(r.backend_.dtype());
+  const size_t count = mine.bytes / SizeOf(r.dtype_);
   // The sum grows in the first contributor's memory, since ours may be needed later in the order.
   std::byte* own = data_ + mine.begin;
   std::byte* sum = nullptr;
@@ -161,7 +161,7 @@ void AllReducer::Chunk::Sum() {
     std::byte* term = p == r.me_ ? own : Staging(p);
     const bool first = sum == nullptr;
     if (first) sum = term;
-    AddScaledHost(r.backend_.dtype(), sum, term, weight, first, count);
+    AddScaledHost(r.dtype_, sum, term, weight, first, count);
   }
   PD_CHECK(sum != nullptr, "an all-reduce to which no replica contributes");
   if (sum != own) std::memcpy(own, sum, mine.bytes);

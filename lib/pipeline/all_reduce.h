@@ -13,9 +13,9 @@ namespace pd {
 /// One all-reduce of a range: a bucket of gradients, or running statistics. Kept by the caller;
 /// reused.
 struct ReduceJob {
-  std::byte* data =
-      nullptr;       ///< This replica's part; the sum at the end, the same bits on all replicas.
-  size_t bytes = 0;  ///< A multiple of the element size.
+  /// This replica's part, in the host's memory; the sum at the end, the same bits on all replicas.
+  std::byte* data = nullptr;
+  size_t bytes = 0;            ///< A multiple of the element size.
   std::vector<float> weights;  ///< One a replica; 0: that replica has nothing to add.
   Ticket done;
 };
@@ -41,8 +41,9 @@ class AllReducer {
   AllReducer(const AllReducer&) = delete;
   AllReducer& operator=(const AllReducer&) = delete;
 
-  /// Starts `job` behind those started before; all replicas start the same jobs in the same order.
-  void Start(ReduceJob& job);
+  /// Starts `job` behind those started before, once `opening` is there; all replicas start the same
+  /// jobs in the same order.
+  void Start(ReduceJob& job, Opening opening = {});
   /// The staging memory of one replica.
   static size_t StagingBytes(size_t replicas, size_t max_bytes);
 
@@ -98,7 +99,7 @@ class AllReducer {
   void Finished(size_t job, size_t bytes);
 
   Comm& comm_;
-  Backend& backend_;
+  DType dtype_;
   std::vector<int> ranks_;
   int me_;
   size_t part_bytes_;

@@ -32,8 +32,10 @@ Comm::Comm(Transport& transport, StallLimits limits)
       rank_(transport.rank()),
       size_(transport.size()),
       queue_(kQueue),
-      completions_(64),
-      thread_([this] { Loop(); }) {}
+      completions_(64) {
+  held_.reserve(kHeld);
+  thread_ = std::thread([this] { Loop(); });
+}
 
 Comm::~Comm() { Stop(); }
 
@@ -54,26 +56,35 @@ void Comm::Push(const Command& command) {
   Signal();
 }
 
-// Ends a nap of the communication thread.
+void Gate::Open(void* context) {
+  auto* gate = static_cast<Gate*>(context);
+  gate->opened_.fetch_add(1, std::memory_order_release);
+  gate->comm_.Signal();
+}
+
 void Comm::Signal() {
   signal_.fetch_add(1);
   if (sleeping_.load()) FutexWake(signal_);
 }
 
-void Comm::Send(int peer, int tag, const void* data, size_t bytes, Ticket& ticket) {
+void Comm::Send(int peer, int tag, const void* data, size_t bytes, Ticket& ticket,
+                Opening opening) {
   ticket.Reset();
   ticket.slice().begin_ns = NowNs();
   // The transport only reads it.
-  Push({Command::Kind::kSend, peer, tag, const_cast<void*>(data), bytes, &ticket});
+  Push({Command::Kind::kSend, peer, tag, const_cast<void*>(data), bytes, &ticket, opening});
 }
 
-void Comm::Receive(int peer, int tag, void* data, size_t max_bytes, Ticket& ticket) {
+void Comm::Receive(int peer, int tag, void* data, size_t max_bytes, Ticket& ticket,
+                   Opening opening) {
   ticket.Reset();
   ticket.slice().begin_ns = NowNs();
-  Push({Command::Kind::kReceive, peer, tag, data, max_bytes, &ticket});
+  Push({Command::Kind::kReceive, peer, tag, data, max_bytes, &ticket, opening});
 }
 
-void Comm::Run(CommOperation& task) { Push({.operation = &task}); }
+void Comm::Run(CommOperation& task, Opening opening) {
+  Push({.operation = &task, .opening = opening});
+}
 
 void Comm::Wait(const Ticket& ticket, const WaitReason& reason) {
   if (ticket.done()) return;
@@ -121,26 +132,63 @@ void Comm::StartReceive(int peer, int tag, void* data, size_t max_bytes, CommOpe
   ++active_;
 }
 
+void Comm::Start(const Command& c) {
+  switch (c.kind) {
+    case Command::Kind::kSend:
+      StartSend(c.peer, c.tag, c.data, c.bytes, *c.operation);
+      break;
+    case Command::Kind::kReceive:
+      StartReceive(c.peer, c.tag, c.data, c.bytes, *c.operation);
+      break;
+    case Command::Kind::kRun:
+      c.operation->Done(0);
+      break;
+  }
+}
+
 bool Comm::RunCommands() {
+  bool started = RunHeld();
   const size_t end = pushed_.load(std::memory_order_acquire);
   size_t at = taken_.load(std::memory_order_relaxed);
-  if (at == end) return false;
-  for (; at != end; ++at) {
-    const Command& c = queue_[at % kQueue];
-    switch (c.kind) {
-      case Command::Kind::kSend:
-        StartSend(c.peer, c.tag, c.data, c.bytes, *c.operation);
-        break;
-      case Command::Kind::kReceive:
-        StartReceive(c.peer, c.tag, c.data, c.bytes, *c.operation);
-        break;
-      case Command::Kind::kRun:
-        c.operation->Done(0);
-        break;
+  for (; at != end && held_.size() < held_.capacity(); ++at) {
+    const Command& command = queue_[at % kQueue];
+    started = true;
+    if (MayStart(command, held_.size())) {
+      Start(command);
+    } else {
+      held_.push_back(command);
     }
   }
-  taken_.store(end, std::memory_order_release);
-  return true;
+  taken_.store(at, std::memory_order_release);
+  return started;
+}
+
+// Whether the opening of `command` is there, and nothing of its kind, peer and tag is among the
+// first `held` that still wait: these keep their order.
+bool Comm::MayStart(const Command& command, size_t held) const {
+  if (!command.opening.open()) return false;
+  return std::none_of(
+      held_.begin(), held_.begin() + static_cast<ptrdiff_t>(held), [&](const Command& h) {
+        return h.kind == command.kind && h.peer == command.peer && h.tag == command.tag;
+      });
+}
+
+bool Comm::RunHeld() {
+  size_t kept = 0;
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const Command command = held_[i];
+    if (!MayStart(command, kept)) {
+      held_[kept++] = command;
+      continue;
+    }
+    if (auto* ticket = dynamic_cast<Ticket*>(command.operation); ticket != nullptr) {
+      ticket->slice().begin_ns = NowNs();
+    }
+    Start(command);
+  }
+  const bool started = kept < held_.size();
+  held_.resize(kept);
+  return started;
 }
 
 bool Comm::PollTransport() {
@@ -167,7 +215,8 @@ void Comm::Nap(uint32_t seen) {
   // A long wait is a rank that idles, not one that is late: it leaves the core alone more and more.
   const int64_t patience =
       std::min(kNapWhileWaitingNs * (1 + empty_polls_ / 64), kNapWhileComputingNs);
-  const int64_t nap = active_ == 0 ? kSecondNs : waiting_ ? patience : kNapWhileComputingNs;
+  const bool eager = waiting_ || idle_core_;
+  const int64_t nap = active_ == 0 ? kSecondNs : eager ? patience : kNapWhileComputingNs;
   ++empty_polls_;
   sleeping_.store(true);
   if (signal_.load() == seen) FutexWait(signal_, seen, nap);

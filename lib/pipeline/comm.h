@@ -50,6 +50,29 @@ class Ticket final : public CommOperation {
   TraceSlice slice_;
 };
 
+class Comm;
+
+/// How far a queue of a device has come, as its notices tell.
+class Gate {
+ public:
+  explicit Gate(Comm& comm) : comm_(comm) {}
+  /// Backend::Notify's notice: `context` is the gate.
+  static void Open(void* context);
+  uint64_t opened() const { return opened_.load(std::memory_order_acquire); }
+
+ private:
+  Comm& comm_;
+  std::atomic<uint64_t> opened_{0};
+};
+
+/// When memory is there or free: once `gate` has opened `count` times; at once without a gate.
+struct Opening {
+  const Gate* gate = nullptr;
+  uint64_t count = 0;
+
+  bool open() const { return gate == nullptr || gate->opened() >= count; }
+};
+
 /// Time limits of a worker that waits and gets nothing.
 struct StallLimits {
   double report_s =
@@ -73,9 +96,12 @@ class Comm {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// Memory stays untouched until the ticket is done.
-  void Send(int peer, int tag, const void* data, size_t bytes, Ticket& ticket);
-  void Receive(int peer, int tag, void* data, size_t max_bytes, Ticket& ticket);
+  /// Memory stays untouched until the ticket is done. What has an opening starts when that is
+  /// there; sends to one peer with one tag keep their order, and so do receives, and tasks.
+  void Send(int peer, int tag, const void* data, size_t bytes, Ticket& ticket,
+            Opening opening = {});
+  void Receive(int peer, int tag, void* data, size_t max_bytes, Ticket& ticket,
+               Opening opening = {});
   /// Records every later send and receive of a labelled ticket, from its start to its end.
   void SetTrace(Trace* trace) { trace_ = trace; }
 
@@ -83,8 +109,17 @@ class Comm {
   /// the memory that messages are received into goes away; Wait does so itself when it gives up.
   void Stop();
 
-  /// Runs task.Done(0) on the communication thread.
-  void Run(CommOperation& task);
+  /// Runs task.Done(0) on the communication thread. What it throws ends that thread.
+  void Run(CommOperation& task, Opening opening = {});
+  /// Throws what the communication thread died of, if it did.
+  void Check() {
+    if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(failure_);
+  }
+  /// Ends a nap of the communication thread. From any thread.
+  void Signal();
+  /// The worker's kernels run elsewhere, so its core is free to look for messages more often.
+  void UseIdleCore() { idle_core_ = true; }
+  bool takes_device_memory() const { return transport_.takes_device_memory(); }
 
   /// Waits until `ticket` is done. Throws what the communication thread died of, or kComm after a
   /// stall.
@@ -118,12 +153,16 @@ class Comm {
     void* data = nullptr;
     size_t bytes = 0;
     CommOperation* operation = nullptr;
+    Opening opening = {};
   };
   static constexpr size_t kQueue = 1 << 14;  // commands that may wait for the communication thread
+  static constexpr size_t kHeld = 1 << 12;   // that may wait for an opening
 
   void Push(const Command& command);
-  void Signal();
   bool RunCommands();
+  bool RunHeld();
+  bool MayStart(const Command& command, size_t held) const;
+  void Start(const Command& command);
   bool PollTransport();
   void Loop();
   void Nap(uint32_t seen);
@@ -135,10 +174,12 @@ class Comm {
   int rank_, size_;
   std::string role_ = "start-up";
   std::vector<Command> queue_;
+  std::vector<Command> held_;  // taken from the queue, but their openings are not there yet
   std::atomic<size_t> pushed_{0}, taken_{0};
   std::atomic<uint32_t> signal_{0};    // the computing thread has pushed something
   std::atomic<uint32_t> progress_{0};  // something is done
-  std::atomic<bool> sleeping_{false}, waiting_{false}, stop_{false}, failed_{false};
+  std::atomic<bool> sleeping_{false}, waiting_{false}, stop_{false}, failed_{false},
+      idle_core_{false};
   std::exception_ptr failure_;
   std::vector<Transport::Completion> completions_;
   size_t active_ = 0;

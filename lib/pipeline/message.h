@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
-#include "stage/program.h"
-
 namespace pd {
+
+/// Room for a header, so that the payload behind it is aligned.
+inline constexpr size_t kHeaderBytes = 64;
 
 /// Stands before the payload of every border message: the true size travels with the tensor, and a
 /// message that does not belong to the minibatch it is used for is noticed.
@@ -15,7 +17,7 @@ struct MessageHeader {
 
   bool operator==(const MessageHeader&) const = default;
 };
-static_assert(sizeof(MessageHeader) <= StageProgram::kHeaderBytes);
+static_assert(sizeof(MessageHeader) <= kHeaderBytes);
 
 /// What a loss tells of one minibatch.
 struct MinibatchMetrics {

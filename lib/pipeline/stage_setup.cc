@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "pipeline/all_reduce.h"
+#include "pipeline/staging.h"
 #include "stage/packer.h"
 
 namespace pd {
@@ -15,8 +16,13 @@ constexpr size_t kMinBucketBytes = 256 << 10;
 
 StageSetup::StageSetup(const PipelineSpec& spec, Backend& backend, int stage)
     : model_(spec.model),
+      cut_(spec.cut),
       stage_(stage),
+      in_flight_(spec.shape.stages[stage].in_flight),
       input_slots_(spec.shape.stages[stage].in_flight + (stage == 0 ? 0 : kReceiveAhead)),
+      on_device_(backend.on_device()),
+      // With one minibatch in flight all is still there when its backward comes.
+      recomputes_(!spec.recompute.empty() && spec.recompute[stage] && in_flight_ > 1),
       gradients_in_(spec.cut->Incoming(stage, true)),
       gradients_out_(spec.cut->Outgoing(stage, true)),
       outputs_(spec.cut->Outgoing(stage, false)) {
@@ -73,27 +79,57 @@ size_t StageSetup::scratch_bytes() const {
 
 size_t StageSetup::MessageBytes(TensorId tensor) const {
   const Layout& layout = plans_[0]->layout(tensor);
-  return StageProgram::kHeaderBytes +
-         Align(static_cast<size_t>(Elements(layout.dims)) * SizeOf(layout.dtype));
+  return kHeaderBytes + Align(static_cast<size_t>(Elements(layout.dims)) * SizeOf(layout.dtype));
+}
+
+std::vector<size_t> StageSetup::MessageBytes(const std::vector<int>& messages) const {
+  std::vector<size_t> bytes;
+  for (const int m : messages) {
+    bytes.push_back(MessageBytes(cut_->messages[static_cast<size_t>(m)].tensor));
+  }
+  return bytes;
+}
+
+std::vector<size_t> StageSetup::InputBytes() const {
+  std::vector<size_t> bytes;
+  for (const TensorId t : full().inputs()) bytes.push_back(MessageBytes(t));
+  return bytes;
+}
+
+std::vector<size_t> StageSetup::OutputBytes() const {
+  std::vector<size_t> bytes;
+  for (const StageProgram::Output& o : full().outputs()) bytes.push_back(MessageBytes(o.tensor));
+  return bytes;
+}
+
+size_t StageSetup::loss_bytes() const {
+  return full().losses().empty() ? 0 : Align(static_cast<size_t>(full().batch()) * sizeof(float));
 }
 
 WorkerMemory StageSetup::Memory(const PipelineSpec& spec) const {
-  const auto in_flight = static_cast<size_t>(spec.shape.stages[stage_].in_flight);
+  const auto in_flight = static_cast<size_t>(in_flight_);
   const auto replicas = static_cast<size_t>(spec.shape.stages[stage_].replicas);
   const size_t weights = weights_->params_bytes();
+  const size_t state = weights_->state_bytes();
   WorkerMemory memory;
-  memory.weights = in_flight * weights + weights_->state_bytes();
-  memory.gradients = weights + AllReducer::StagingBytes(replicas, largest_sum_bytes());
+  memory.on_device = on_device_;
+  memory.weights = in_flight * weights + (recomputes_ ? 2 : 1) * state;
+  memory.gradients = weights;
   memory.optimizer = spec.momentum != 0 ? weights : 0;
-  memory.activations = in_flight * arena_bytes();
+  memory.activations = static_cast<size_t>(arenas()) * arena_bytes();
   memory.scratch = scratch_bytes();
-  for (const TensorId t : full().inputs()) {
-    memory.messages += static_cast<size_t>(input_slots_) * MessageBytes(t);
-  }
-  for (const auto& list : {gradients_in_, gradients_out_}) {
-    for (const int m : list)
-      memory.messages += kGradientBuffers * MessageBytes(spec.cut->messages[m].tensor);
-  }
+  memory.staging = AllReducer::StagingBytes(replicas, largest_sum_bytes()) +
+                   2 * size_t{kMetricsAhead} * loss_bytes();
+  if (on_device_ && replicas > 1) memory.staging += weights + state;
+  const auto add = [&](size_t slots, const std::vector<size_t>& bytes, bool direct) {
+    memory.messages += slots * Staging::StagingBytes(bytes, false);
+    if (on_device_) memory.staging += slots * Staging::StagingBytes(bytes, direct);
+  };
+  const bool direct = spec.direct_messages;
+  add(static_cast<size_t>(input_slots_), InputBytes(), direct && stage_ > 0);
+  add(in_flight, OutputBytes(), direct);
+  add(kGradientBuffers, MessageBytes(gradients_in_), direct);
+  add(kGradientBuffers, MessageBytes(gradients_out_), direct);
   return memory;
 }
 

@@ -24,6 +24,12 @@ struct PipelineSpec {
   uint64_t seed = 1;
   double momentum = 0.9, weight_decay = 0;
   int metrics_rank = 0;  ///< Rank that is told the loss of each minibatch.
+  /// Border messages go from and to the memory of devices, with headers in messages of their own:
+  /// where every rank's transport takes such memory. Else they go through the host's.
+  bool direct_messages = false;
+  /// For each stage: does it keep only its inputs and outputs of a minibatch, and run the forward
+  /// pass again before the backward pass? Empty: none does.
+  std::vector<bool> recompute;
 };
 
 /// Consecutive layers of a stage whose gradients are reduced and applied together.
@@ -37,17 +43,26 @@ struct WeightBucket {
 inline constexpr int kReceiveAhead = 2;
 inline constexpr int kGradientBuffers = 2;
 
+/// The losses of this many minibatches may wait to be reported.
+inline constexpr int kMetricsAhead = 64;
+
 /// Bytes that one worker takes before the first minibatch.
 struct WorkerMemory {
   size_t weights = 0;      ///< All versions, and running statistics.
-  size_t gradients = 0;    ///< And all-reduce staging.
+  size_t gradients = 0;    ///< Of one minibatch.
   size_t optimizer = 0;    ///< Momentum.
   size_t activations = 0;  ///< Arenas of the minibatches in flight.
   size_t scratch = 0;
-  size_t messages = 0;  ///< Received inputs and gradients, gradients to send.
+  size_t messages = 0;  ///< Inputs, outputs, and gradients received or sent.
+  /// In the host's memory: for sums over replicas and for losses; with a device also the host's
+  /// side of all that moves between the two.
+  size_t staging = 0;
   size_t total() const {
-    return weights + gradients + optimizer + activations + scratch + messages;
+    return weights + gradients + optimizer + activations + scratch + messages + staging;
   }
+  /// Of the backend's memory: all, or what lies on the device.
+  size_t of_backend() const { return on_device ? total() - staging : total(); }
+  bool on_device = false;
 };
 
 /// A stage planned for every minibatch size that occurs. Nothing is allocated yet.
@@ -73,6 +88,16 @@ class StageSetup {
   size_t largest_sum_bytes() const;
   /// Bytes of one message with its header, at the full size.
   size_t MessageBytes(TensorId tensor) const;
+  /// Of each input, and of each of these messages of the cut.
+  std::vector<size_t> InputBytes() const;
+  std::vector<size_t> OutputBytes() const;
+  std::vector<size_t> MessageBytes(const std::vector<int>& messages) const;
+  /// Arenas that a worker needs: one a minibatch in flight, or one where nothing but inputs and
+  /// outputs is kept.
+  int arenas() const { return recomputes_ ? 1 : in_flight_; }
+  bool recomputes() const { return recomputes_; }
+  /// Of the losses of one minibatch and of the right predictions, in a report.
+  size_t loss_bytes() const;
 
   WorkerMemory Memory(const PipelineSpec& spec) const;
 
@@ -80,7 +105,9 @@ class StageSetup {
   void MakeBuckets(int layers);
 
   const Model* model_;
-  int stage_, input_slots_;
+  const Cut* cut_;
+  int stage_, in_flight_, input_slots_;
+  bool on_device_, recomputes_;
   std::vector<std::unique_ptr<ModelPlan>> plans_;
   std::unique_ptr<WeightLayout> weights_;
   std::vector<std::unique_ptr<StageProgram>> programs_;

@@ -1,21 +1,16 @@
 // One worker of the pipeline: Run() walks the static list of actions that lib/schedule made, and
 // RunAction() does one. Everything that moves data is started as early as its memory is free and
-// waited for as late as its data is needed; the communication thread does the rest.
+// waited for as late as its data is needed; the communication thread does the rest, and on a device
+// the copying queues. worker_messages.cc has the messages from and to other stages.
 #include "pipeline/worker.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "base/clock.h"
 #include "base/error.h"
 
 namespace pd {
-namespace {
-
-constexpr int64_t kMetricsAhead = 64;
-
-}  // namespace
 
 Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage, int replica)
     : spec_(spec),
@@ -24,81 +19,73 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
       stage_(stage),
       replica_(replica),
       replicas_(spec.shape.stages[stage].replicas),
-      in_flight_(spec.shape.stages[stage].in_flight),
       setup_(spec, backend, stage),
-      versions_(backend, in_flight_, setup_.weights().params_bytes()),
-      metrics_(kMetricsAhead),
-      metrics_tickets_(std::make_unique<Ticket[]>(kMetricsAhead)) {
+      versions_(backend, spec.shape.stages[stage].in_flight, setup_.weights().params_bytes()),
+      clock_(backend, comm),
+      staging_(backend, comm) {
   const WeightLayout& weights = setup_.weights();
+  if (backend.on_device()) comm.UseIdleCore();
   gradients_ = backend.Allocate(weights.params_bytes());
   if (spec.momentum != 0) momentum_ = backend.Allocate(weights.params_bytes());
   state_ = backend.Allocate(weights.state_bytes());
+  if (setup_.recomputes()) spare_state_ = backend.Allocate(weights.state_bytes());
   scratch_ = backend.Allocate(setup_.scratch_bytes());
   weights.Initialise(*spec.model, backend, spec.seed, versions_.start(), state_.data());
-  for (int i = 0; i < in_flight_; ++i) arenas_.push_back(backend.Allocate(setup_.arena_bytes()));
-  output_tickets_ = std::make_unique<Ticket[]>(arenas_.size() * setup_.outputs().size());
-  output_acknowledgements_ = std::make_unique<Ticket[]>(arenas_.size() * setup_.outputs().size());
-
-  for (const TensorId t : setup_.full().inputs()) {
-    int tag = -1;
-    for (const int m : spec.cut->Incoming(stage, false)) {
-      if (spec.cut->messages[m].tensor == t) tag = m;
-    }
-    input_tags_.push_back(tag);
+  for (int i = 0; i < setup_.arenas(); ++i) {
+    arenas_.push_back({backend.Allocate(setup_.arena_bytes()), backend.MakeMark()});
   }
-  for (int i = 0; i < setup_.input_slots(); ++i)
-    inputs_.push_back(MakeSlot(setup_.full().inputs()));
   throttled_.resize(spec.shape.stages.size());
   for (int s = 0; s < spec.shape.num_stages(); ++s) {
     throttled_[static_cast<size_t>(s)] = !spec.cut->Incoming(s, true).empty();
   }
-  const auto tensors_of = [&](const std::vector<int>& messages) {
-    std::vector<TensorId> tensors;
-    tensors.reserve(messages.size());
-    for (const int m : messages) tensors.push_back(spec.cut->messages[m].tensor);
-    return tensors;
-  };
-  for (int i = 0; i < kGradientBuffers; ++i) {
-    gradients_in_.push_back(MakeSlot(tensors_of(setup_.gradients_in())));
-    gradients_out_.push_back(MakeSlot(tensors_of(setup_.gradients_out())));
-  }
-  MakeBuckets();
-  if (replicas_ > 1) {
-    reducer_ = std::make_unique<AllReducer>(comm, backend, spec.ranks[stage], replica,
-                                            setup_.largest_sum_bytes());
-    state_job_.data = state_.data();
-    state_job_.bytes = weights.state_bytes();
-    state_job_.weights.assign(static_cast<size_t>(replicas_), 1.0F / static_cast<float>(replicas_));
-  }
+  MakeSlots();
+  MakeSums();
+  MakeReports();
 }
 
 Worker::~Worker() = default;
 
-Worker::Slot Worker::MakeSlot(const std::vector<TensorId>& tensors) {
-  Slot slot;
-  size_t bytes = 0;
-  for (const TensorId t : tensors) bytes += setup_.MessageBytes(t);
-  slot.memory = backend_.Allocate(bytes);
-  std::byte* at = slot.memory.data();
-  for (const TensorId t : tensors) {
-    slot.payloads.push_back(at + StageProgram::kHeaderBytes);
-    at += setup_.MessageBytes(t);
+void Worker::MakeSums() {
+  const WeightLayout& weights = setup_.weights();
+  std::byte* gradients = gradients_.data();
+  std::byte* state = state_.data();
+  if (replicas_ > 1 && backend_.on_device()) {
+    host_gradients_ = backend_.AllocateStaging(weights.params_bytes());
+    host_state_ = backend_.AllocateStaging(weights.state_bytes());
+    gradients = host_gradients_.data();
+    state = host_state_.data();
   }
-  slot.tickets = std::make_unique<Ticket[]>(tensors.size());
-  slot.acknowledgements = std::make_unique<Ticket[]>(tensors.size());
-  return slot;
-}
-
-void Worker::MakeBuckets() {
   const std::vector<WeightBucket>& buckets = setup_.buckets();
   bucket_ending_at_.assign(spec_.cut->layers[stage_].size(), -1);
   for (size_t i = 0; i < buckets.size(); ++i) {
     const WeightBucket& bucket = buckets[i];
     bucket_ending_at_[static_cast<size_t>(bucket.first_layer)] = static_cast<int>(i);
-    ReduceJob& job = jobs_.emplace_back();
-    job.data = gradients_.data() + bucket.begin;
-    job.bytes = bucket.end - bucket.begin;
-    job.weights.assign(static_cast<size_t>(replicas_), 0);
+    Sum& sum = sums_.emplace_back();
+    sum.device = gradients_.data() + bucket.begin;
+    sum.job.data = gradients + bucket.begin;
+    sum.job.bytes = bucket.end - bucket.begin;
+    sum.job.weights.assign(static_cast<size_t>(replicas_), 0);
+  }
+  if (replicas_ == 1) return;
+  reducer_ = std::make_unique<AllReducer>(comm_, backend_, spec_.ranks[stage_], replica_,
+                                          setup_.largest_sum_bytes());
+  state_sum_.device = state_.data();
+  state_sum_.job.data = state;
+  state_sum_.job.bytes = weights.state_bytes();
+  state_sum_.job.weights.assign(static_cast<size_t>(replicas_),
+                                1.0F / static_cast<float>(replicas_));
+}
+
+void Worker::MakeReports() {
+  const size_t bytes = setup_.loss_bytes();
+  if (bytes == 0) return;
+  loss_memory_ = backend_.AllocateStaging(2 * kMetricsAhead * bytes);
+  const std::byte* at = loss_memory_.data();
+  for (int i = 0; i < kMetricsAhead; ++i, at += 2 * bytes) {
+    LossReport& report = reports_.emplace_back();
+    report.worker = this;
+    report.values = reinterpret_cast<const float*>(at);
+    report.correct = reinterpret_cast<const float*>(at + bytes);
   }
 }
 
@@ -122,6 +109,7 @@ void Worker::Run(const Segment& segment) {
   const std::vector<Action> actions =
       segment.training ? MakeActions(spec_.schedule, spec_.shape, stage_, replica_, minibatches_)
                        : MakeEvaluationActions(spec_.shape, stage_, replica_, minibatches_);
+  clock_.BeginSegment();
   for (int64_t k = 0; k < setup_.input_slots(); ++k) PostInputs(k);
   for (int64_t k = 0; k < kGradientBuffers && segment.training; ++k) PostGradients(k);
   for (const Action& action : actions) {
@@ -133,11 +121,14 @@ void Worker::Run(const Segment& segment) {
     versions_.EndSegment((minibatches_ + replicas_ - 1) / replicas_);
     AverageState();
   }
+  clock_.EndSegment();
 }
 
 void Worker::RunAction(const Action& action) {
-  const int64_t begin = NowNs();
-  const int64_t waited = comm_.waited_ns();
+  comm_.Check();
+  // The input stage's inputs come from the loader, for which it may have to wait.
+  const bool loads = stage_ == 0 && action.kind == ActionKind::kReceiveInputs;
+  clock_.Begin(action.kind, RunNumber(action.minibatch), loads);
   switch (action.kind) {
     case ActionKind::kReceiveInputs:
       ReceiveInputs(action.minibatch);
@@ -158,25 +149,18 @@ void Worker::RunAction(const Action& action) {
     case ActionKind::kSendGradients:
       return;  // started inside the forward or backward before, as soon as each tensor was there
   }
-  const int64_t end = NowNs();
-  // The input stage's inputs come from the loader, for which it may have to wait.
-  const bool loads = stage_ == 0 && action.kind == ActionKind::kReceiveInputs;
-  const int64_t idle = loads ? end - begin : comm_.waited_ns() - waited;
-  idle_ns_ += idle;
-  compute_ns_ += end - begin - idle;
-  if (trace_ != nullptr) trace_->Add({action.kind, RunNumber(action.minibatch), begin, end});
+  clock_.End();
 }
 
 StageMemory Worker::MemoryOf(int64_t b, int64_t version) {
-  const int64_t k = Local(b);
-  const Slot& inputs = inputs_[static_cast<size_t>(k) % inputs_.size()];
   current_ = b;
-  current_arena_ = arenas_[static_cast<size_t>(k) % arenas_.size()].data();
-  return {.arena = current_arena_,
+  const MessageSlot& inputs = InputsOf(b);
+  return {.arena = At(arenas_, b).memory.data(),
           .scratch = scratch_.data(),
           .inputs = {inputs.payloads.data(), inputs.payloads.size()},
-          .gradients_received = gradients_in_[static_cast<size_t>(k) % kGradientBuffers].payloads,
-          .gradients_sent = gradients_out_[static_cast<size_t>(k) % kGradientBuffers].payloads,
+          .outputs = OutputsOf(b).payloads,
+          .gradients_received = GradientsIn(b).payloads,
+          .gradients_sent = GradientsOut(b).payloads,
           .weights = versions_.At(version),
           .weight_gradients = gradients_.data(),
           .state = state_.data(),
@@ -186,169 +170,80 @@ StageMemory Worker::MemoryOf(int64_t b, int64_t version) {
 
 // ---- Forward.
 
-void Worker::PostInputs(int64_t k) {
-  if (k >= local_minibatches_) return;
-  const int64_t b = k * replicas_ + replica_;
-  Slot& slot = inputs_[static_cast<size_t>(k) % inputs_.size()];
-  for (size_t i = 0; i < input_tags_.size(); ++i) {
-    if (input_tags_[i] < 0) continue;
-    const BorderMessage& message = spec_.cut->messages[static_cast<size_t>(input_tags_[i])];
-    comm_.Receive(PeerOf(message.from, b), kTagBorder + message.tag,
-                  slot.payloads[i] - StageProgram::kHeaderBytes,
-                  setup_.MessageBytes(message.tensor), slot.tickets[i]);
-  }
-}
-
-void Worker::ReceiveInputs(int64_t b) {
-  Slot& slot = inputs_[static_cast<size_t>(Local(b)) % inputs_.size()];
-  if (stage_ == 0) {
-    const Minibatch& minibatch = segment_.loader->Next();
-    PD_CHECK(minibatch.samples == SamplesIn(b),
-             "the loader gave {} samples for minibatch {}, not {}", minibatch.samples, b,
-             SamplesIn(b));
-    for (size_t i = 0; i < slot.payloads.size(); ++i) {
-      const TensorId t = setup_.full().inputs()[i];
-      std::memcpy(slot.payloads[i], minibatch.fields[static_cast<size_t>(t)],
-                  spec_.model->spec(t).Bytes(minibatch.samples));
-    }
-    return;
-  }
-  for (size_t i = 0; i < slot.payloads.size(); ++i) {
-    const BorderMessage& message = spec_.cut->messages[static_cast<size_t>(input_tags_[i])];
-    comm_.Wait(slot.tickets[i], {"receive inputs", RunNumber(b), PeerOf(message.from, b)});
-    CheckMessage(slot.payloads[i], slot.tickets[i], message, b);
-    if (!Acknowledges(message)) continue;
-    const int peer = PeerOf(message.from, b);
-    comm_.Wait(slot.acknowledgements[i], {"acknowledge inputs", RunNumber(b), peer});
-    comm_.Send(peer, AcknowledgementTag(message), nullptr, 0, slot.acknowledgements[i]);
-  }
-}
-
-// A stage that no gradient comes back to, and every stage in an evaluation, would run ahead of its
-// readers, and its messages would pile up in the transport without limit. So their readers
-// acknowledge each input, and the stage has no more unacknowledged minibatches than minibatches in
-// flight.
-bool Worker::Acknowledges(const BorderMessage& message) const {
-  return !segment_.training || !throttled_[static_cast<size_t>(message.from)];
-}
-
-int Worker::AcknowledgementTag(const BorderMessage& message) const {
-  return kTagBorder + static_cast<int>(spec_.cut->messages.size()) + message.tag;
-}
-
-void Worker::CheckMessage(const std::byte* payload, const Ticket& ticket,
-                          const BorderMessage& message, int64_t b) const {
-  MessageHeader header;
-  std::memcpy(&header, payload - StageProgram::kHeaderBytes, sizeof header);
-  const MessageHeader expected{SequenceOf(segment_index_, b), SamplesIn(b), message.tensor};
-  const size_t bytes =
-      StageProgram::kHeaderBytes + spec_.model->spec(message.tensor).Bytes(expected.samples);
-  PD_CHECK(
-      header == expected && ticket.bytes() == bytes,
-      "a message of another minibatch or size: expected {:x} of tensor {}, {} samples, {} bytes, "
-      "found {:x} of tensor {}, {} samples, {} bytes",
-      expected.sequence, expected.tensor, expected.samples, bytes, header.sequence, header.tensor,
-      header.samples, ticket.bytes());
-}
-
 void Worker::Forward(int64_t b, int64_t version) {
-  const int64_t k = Local(b);
-  // The arena's messages of an earlier minibatch have left long ago, unless nothing comes back for
-  // them.
-  const size_t first = static_cast<size_t>(k) % arenas_.size() * setup_.outputs().size();
-  for (size_t i = 0; i < setup_.outputs().size(); ++i) {
-    const int peer = PeerOf(spec_.cut->messages[static_cast<size_t>(setup_.outputs()[i])].to, b);
-    comm_.Wait(output_tickets_[first + i], {"send earlier outputs,", RunNumber(b), peer});
-    comm_.Wait(output_acknowledgements_[first + i],
-               {"receive the acknowledgement of outputs before those", RunNumber(b), peer});
-  }
+  AwaitOutputs(b);
   StageProgram& program = setup_.program(SamplesIn(b));
   current_program_ = &program;
-  const StageMemory memory = MemoryOf(b, version);
-  program.Forward(memory, *this);
+  backend_.Wait(Queue::kCompute, *At(arenas_, b).losses_reported, "losses reported");
+  clock_.Computes();
+  program.Forward(MemoryOf(b, version), *this);
   if (!program.losses().empty()) ReportLoss(program, b);
-  if (!segment_.training) PostInputs(k + setup_.input_slots());
-}
-
-void Worker::OutputReady(int output) {
-  const StageProgram::Output& what = current_program_->outputs()[static_cast<size_t>(output)];
-  std::byte* message = current_arena_ + what.offset - StageProgram::kHeaderBytes;
-  const MessageHeader header{SequenceOf(segment_index_, current_), SamplesIn(current_),
-                             what.tensor};
-  std::memcpy(message, &header, sizeof header);
-  const size_t first =
-      static_cast<size_t>(Local(current_)) % arenas_.size() * setup_.outputs().size();
-  Ticket* tickets = &output_tickets_[first];
-  for (size_t i = 0; i < setup_.outputs().size(); ++i) {
-    const BorderMessage& border = spec_.cut->messages[static_cast<size_t>(setup_.outputs()[i])];
-    if (border.tensor != what.tensor) continue;
-    tickets[i].SetLabel(ActionKind::kSendOutputs, RunNumber(current_));
-    comm_.Send(PeerOf(border.to, current_), kTagBorder + border.tag, message,
-               StageProgram::kHeaderBytes + what.bytes, tickets[i]);
-    if (!Acknowledges(border)) continue;
-    comm_.Receive(PeerOf(border.to, current_), AcknowledgementTag(border), nullptr, 0,
-                  output_acknowledgements_[first + i]);
-  }
+  if (segment_.training) return;
+  staging_.Read(InputsOf(b));
+  PostInputs(Local(b) + setup_.input_slots());
 }
 
 void Worker::ReportLoss(const StageProgram& program, int64_t b) {
   const StageProgram::Loss& loss = program.losses().back();
-  const auto* values = reinterpret_cast<const float*>(current_arena_ + loss.values);
-  const auto* correct = reinterpret_cast<const float*>(current_arena_ + loss.correct);
-  const auto slot = static_cast<size_t>(reports_++ % kMetricsAhead);
-  MinibatchMetrics& metrics = metrics_[slot];
-  comm_.Wait(metrics_tickets_[slot], {"report the loss", RunNumber(b), spec_.metrics_rank});
-  metrics = {.sequence = SequenceOf(segment_index_, b), .samples = SamplesIn(b)};
+  Arena& arena = At(arenas_, b);
+  LossReport& report = reports_[static_cast<size_t>(reported_++ % kMetricsAhead)];
+  comm_.Wait(report.sent, {"report the loss", RunNumber(b), spec_.metrics_rank});
+  report.sent.Reset();
+  report.metrics = {.sequence = SequenceOf(segment_index_, b), .samples = SamplesIn(b)};
+  report.number = RunNumber(b);
+  report.training = segment_.training;
+  const size_t bytes = static_cast<size_t>(SamplesIn(b)) * sizeof(float);
+  staging_.FollowCompute("losses made");
+  staging_.Download(const_cast<float*>(report.values), arena.memory.data() + loss.values, bytes);
+  staging_.Download(const_cast<float*>(report.correct), arena.memory.data() + loss.correct, bytes);
+  staging_.MarkDownloads(*arena.losses_reported, "losses reported");
+  comm_.Run(report, staging_.Downloaded());
+}
+
+void Worker::LossReport::Done(size_t /*bytes*/) {
   for (int64_t i = 0; i < metrics.samples; ++i) {
     metrics.loss_sum += static_cast<double>(values[i]);
     metrics.correct += static_cast<double>(correct[i]);
   }
   if (!std::isfinite(metrics.loss_sum)) {
     Throw(ErrorCode::kInternal, "the {}loss is not finite at minibatch {} (stage {}, replica {})",
-          segment_.training ? "" : "evaluation's ", RunNumber(b) + 1, stage_, replica_);
+          training ? "" : "evaluation's ", number + 1, worker->stage_, worker->replica_);
   }
-  comm_.Send(spec_.metrics_rank, kTagMetrics, &metrics, sizeof metrics, metrics_tickets_[slot]);
+  worker->comm_.StartSend(worker->spec_.metrics_rank, kTagMetrics, &metrics, sizeof metrics, sent);
 }
 
 // ---- Backward.
 
-void Worker::PostGradients(int64_t k) {
-  if (k >= local_minibatches_) return;
-  const int64_t b = k * replicas_ + replica_;
-  Slot& slot = gradients_in_[static_cast<size_t>(k) % kGradientBuffers];
-  for (size_t i = 0; i < slot.payloads.size(); ++i) {
-    const BorderMessage& message =
-        spec_.cut->messages[static_cast<size_t>(setup_.gradients_in()[i])];
-    comm_.Receive(PeerOf(message.from, b), kTagBorder + message.tag,
-                  slot.payloads[i] - StageProgram::kHeaderBytes,
-                  setup_.MessageBytes(message.tensor), slot.tickets[i]);
-  }
-}
-
-void Worker::ReceiveGradients(int64_t b) {
-  Slot& slot = gradients_in_[static_cast<size_t>(Local(b)) % kGradientBuffers];
-  for (size_t i = 0; i < slot.payloads.size(); ++i) {
-    const BorderMessage& message =
-        spec_.cut->messages[static_cast<size_t>(setup_.gradients_in()[i])];
-    comm_.Wait(slot.tickets[i], {"receive gradients", RunNumber(b), PeerOf(message.from, b)});
-    CheckMessage(slot.payloads[i], slot.tickets[i], message, b);
-  }
-}
-
 void Worker::Backward(int64_t b, int64_t version) {
   const int64_t k = Local(b);
-  Slot& sent = gradients_out_[static_cast<size_t>(k) % kGradientBuffers];
+  MessageSlot& sent = GradientsOut(b);
   for (size_t i = 0; i < sent.payloads.size(); ++i) {
-    const BorderMessage& message =
-        spec_.cut->messages[static_cast<size_t>(setup_.gradients_out()[i])];
-    comm_.Wait(sent.tickets[i], {"send earlier gradients,", RunNumber(b), PeerOf(message.to, b)});
+    const WaitReason reason{"send earlier gradients,", RunNumber(b),
+                            PeerOf(MessageAt(setup_.gradients_out()[i]).to, b)};
+    comm_.Wait(sent.tickets[i], reason);
+    comm_.Wait(sent.header_tickets[i], reason);
   }
+  if (setup_.recomputes()) AwaitOutputs(b);
   StageProgram& program = setup_.program(SamplesIn(b));
   current_program_ = &program;
   SetRoundWeights(b / replicas_ * replicas_);
+  clock_.Computes();
+  if (setup_.recomputes()) ForwardAgain(b, version);
   program.Backward(MemoryOf(b, version), *this);
+  staging_.Read(InputsOf(b));
+  staging_.Read(GradientsIn(b));
   PostInputs(k + setup_.input_slots());
   PostGradients(k + kGradientBuffers);
+}
+
+// Makes the arena of `b` anew, as its forward pass made it: from the same inputs, weights and
+// random numbers. Nothing is sent, and the running statistics, which have seen the minibatch, stay.
+void Worker::ForwardAgain(int64_t b, int64_t version) {
+  backend_.Wait(Queue::kCompute, *At(arenas_, b).losses_reported, "losses reported");
+  StageObserver nobody;
+  StageMemory memory = MemoryOf(b, version);
+  memory.state = spare_state_.data();
+  current_program_->Forward(memory, nobody);
 }
 
 void Worker::SetRoundWeights(int64_t first) {
@@ -357,43 +252,52 @@ void Worker::SetRoundWeights(int64_t first) {
     samples += SamplesIn(b);
   for (int64_t r = 0; r < replicas_; ++r) {
     const float weight = RoundWeight(first + r < minibatches_ ? SamplesIn(first + r) : 0, samples);
-    for (ReduceJob& job : jobs_) job.weights[static_cast<size_t>(r)] = weight;
+    for (Sum& sum : sums_) sum.job.weights[static_cast<size_t>(r)] = weight;
   }
 }
 
-void Worker::GradientReady(int index) {
-  const BorderMessage& message =
-      spec_.cut->messages[static_cast<size_t>(setup_.gradients_out()[static_cast<size_t>(index)])];
-  Slot& slot = gradients_out_[static_cast<size_t>(Local(current_)) % kGradientBuffers];
-  std::byte* start = slot.payloads[static_cast<size_t>(index)] - StageProgram::kHeaderBytes;
-  const MessageHeader header{SequenceOf(segment_index_, current_), SamplesIn(current_),
-                             message.tensor};
-  std::memcpy(start, &header, sizeof header);
-  const size_t bytes = spec_.model->spec(message.tensor).Bytes(SamplesIn(current_));
-  Ticket& ticket = slot.tickets[static_cast<size_t>(index)];
-  ticket.SetLabel(ActionKind::kSendGradients, RunNumber(current_));
-  comm_.Send(PeerOf(message.to, current_), kTagBorder + message.tag, start,
-             StageProgram::kHeaderBytes + bytes, ticket);
+// ---- Sums over replicas, and the update.
+
+void Worker::StartSum(Sum& sum) {
+  staging_.Download(sum.job.data, sum.device, sum.job.bytes);
+  reducer_->Start(sum.job, staging_.Downloaded());
+}
+
+// The device's range was downloaded, so no kernel needs it any more; the host's is overwritten by
+// the next download, which follows a kernel that follows this upload.
+void Worker::FinishSum(Sum& sum, const WaitReason& reason, const char* purpose) {
+  if (!sum.job.done.done()) clock_.Waits();
+  comm_.Wait(sum.job.done, reason);
+  staging_.Upload(sum.device, sum.job.data, sum.job.bytes, purpose);
 }
 
 void Worker::WeightGradientReady(int i) {
   const int bucket = bucket_ending_at_[static_cast<size_t>(i)];
-  if (bucket >= 0 && replicas_ > 1) reducer_->Start(jobs_[static_cast<size_t>(bucket)]);
+  if (bucket >= 0 && replicas_ > 1) {
+    staging_.FollowCompute("weight gradients made");
+    StartSum(sums_[static_cast<size_t>(bucket)]);
+  }
 }
 
 void Worker::Update(int64_t first, int64_t version) {
   const bool took_part = first + replica_ < minibatches_;
   if (!took_part) {
-    // The round has no minibatch for this replica: it only receives the others' sum.
+    // The round has no minibatch for this replica: it only receives the others' sum, once it has
+    // applied the one before.
     SetRoundWeights(first);
-    for (ReduceJob& job : jobs_) reducer_->Start(job);
+    staging_.FollowCompute("last sums applied");
+    const Opening free = staging_.Downloaded();
+    for (Sum& sum : sums_) reducer_->Start(sum.job, free);
   }
   const double lr = segment_.lr(first);
   const std::byte* from = versions_.At(version - 1);
   std::byte* to = versions_.At(version);
-  for (size_t i = 0; i < jobs_.size(); ++i) {
+  for (size_t i = 0; i < sums_.size(); ++i) {
     const WeightBucket& bucket = setup_.buckets()[i];
-    if (replicas_ > 1) comm_.Wait(jobs_[i].done, {"all-reduce the round", RunNumber(first), -1});
+    if (replicas_ > 1) {
+      FinishSum(sums_[i], {"all-reduce the round", RunNumber(first), -1}, "sums uploaded");
+    }
+    clock_.Computes();
     backend_.Sgd({.w = from + bucket.begin,
                   .g = gradients_.data() + bucket.begin,
                   .m = momentum_.data() == nullptr ? nullptr : momentum_.data() + bucket.begin,
@@ -407,22 +311,11 @@ void Worker::Update(int64_t first, int64_t version) {
 
 // ---- The drain, and weights in and out.
 
-void Worker::WaitForSends() {
-  for (size_t i = 0; i < arenas_.size() * setup_.outputs().size(); ++i) {
-    comm_.Wait(output_tickets_[i], {.action = "finish sending outputs"});
-    comm_.Wait(output_acknowledgements_[i], {.action = "receive acknowledgements"});
-  }
-  for (Slot& slot : gradients_out_) {
-    for (size_t i = 0; i < slot.payloads.size(); ++i) {
-      comm_.Wait(slot.tickets[i], {.action = "finish sending gradients"});
-    }
-  }
-}
-
 void Worker::AverageState() {
-  if (replicas_ == 1 || state_job_.bytes == 0) return;
-  reducer_->Start(state_job_);
-  comm_.Wait(state_job_.done, {.action = "average running statistics"});
+  if (replicas_ == 1 || state_sum_.job.bytes == 0) return;
+  // The last round is summed, so the forward passes before it are done.
+  StartSum(state_sum_);
+  FinishSum(state_sum_, {.action = "average running statistics"}, "statistics uploaded");
 }
 
 namespace {

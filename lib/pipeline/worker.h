@@ -9,10 +9,12 @@
 
 #include "backend/backend.h"
 #include "data/loader.h"
+#include "pipeline/action_clock.h"
 #include "pipeline/all_reduce.h"
 #include "pipeline/comm.h"
 #include "pipeline/message.h"
 #include "pipeline/stage_setup.h"
+#include "pipeline/staging.h"
 #include "pipeline/trace.h"
 #include "pipeline/versions.h"
 #include "schedule/schedule.h"
@@ -35,7 +37,8 @@ struct Segment {
 
 /// One replica of one stage, running its static list of actions on its backend. Owns weights,
 /// gradients, optimizer state and all buffers, taken at construction; a segment allocates only its
-/// list.
+/// list. Where the backend's calls only queue work, the worker queues ahead of the device, and
+/// waits only for messages and for what is far behind.
 class Worker final : private StageObserver {
  public:
   /// `spec`, `backend` and `comm` outlive the worker.
@@ -56,40 +59,79 @@ class Worker final : private StageObserver {
   void Import(Kind kind, size_t entry, const void* dense);
 
   /// Inside actions so far: computing, and waiting for messages or for the loader.
-  int64_t compute_ns() const { return compute_ns_; }
-  int64_t idle_ns() const { return idle_ns_; }
-  void SetTrace(Trace* trace) { trace_ = trace; }
+  /// On a device, compute is its time in kernels, and idle its time between actions.
+  int64_t compute_ns() const { return clock_.compute_ns(); }
+  int64_t idle_ns() const { return clock_.idle_ns(); }
+  void SetTrace(Trace* trace) { clock_.SetTrace(trace); }
 
  private:
-  // Message buffers of one ring slot, one after another.
-  struct Slot {
+  struct Arena {
     Buffer memory;
-    std::vector<std::byte*> payloads;
-    std::unique_ptr<Ticket[]> tickets, acknowledgements;
+    std::unique_ptr<Mark> losses_reported;  // kDownload: the losses in it are on the host
+  };
+  // Sums what a loss said of a minibatch, once that is on the host, and sends it.
+  class LossReport final : public CommOperation {
+   public:
+    void Done(size_t bytes) override;
+    Worker* worker = nullptr;
+    const float *values = nullptr, *correct = nullptr;
+    MinibatchMetrics metrics;
+    int64_t number = 0;  // over the whole run
+    bool training = true;
+    Ticket sent;
+  };
+  // A range of the backend's memory that replicas sum; the job works on the host's side.
+  struct Sum {
+    std::byte* device = nullptr;
+    ReduceJob job;
   };
   void OutputReady(int output) override;
   void GradientReady(int index) override;
   void WeightGradientReady(int i) override;
 
-  void MakeBuckets();
-  Slot MakeSlot(const std::vector<TensorId>& tensors);
+  void MakeSlots();
+  void MakeSums();
+  void MakeReports();
   void RunAction(const Action& action);
   void ReceiveInputs(int64_t b);
+  void Load(MessageSlot& slot, int64_t b);
   void Forward(int64_t b, int64_t version);
   void ReceiveGradients(int64_t b);
   void Backward(int64_t b, int64_t version);
+  void ForwardAgain(int64_t b, int64_t version);
   void Update(int64_t first, int64_t version);
   void SetRoundWeights(int64_t first);
+  void StartSum(Sum& sum);
+  void FinishSum(Sum& sum, const WaitReason& reason, const char* purpose);
   void ReportLoss(const StageProgram& program, int64_t b);
   void PostInputs(int64_t k);
   void PostGradients(int64_t k);
+  void PostReceive(MessageSlot& slot, size_t i, const BorderMessage& message, int64_t b);
+  void AwaitMessage(MessageSlot& slot, size_t i, const BorderMessage& message, int64_t b,
+                    const char* action);
+  void AwaitOutputs(int64_t b);
+  void SendTo(const BorderMessage& message, const MessageSlot& slot, size_t i, size_t bytes,
+              Opening opening, Ticket& ticket, Ticket& header_ticket);
+  Opening HandOver(MessageSlot& slot, size_t i, TensorId tensor, size_t bytes, const char* purpose);
   void WaitForSends();
   bool Acknowledges(const BorderMessage& message) const;
   int AcknowledgementTag(const BorderMessage& message) const;
+  int HeaderTag(const BorderMessage& message) const;
   void AverageState();
 
-  void CheckMessage(const std::byte* payload, const Ticket& ticket, const BorderMessage& message,
+  void CheckMessage(const std::byte* at, size_t bytes, const BorderMessage& message,
                     int64_t b) const;
+  const BorderMessage& MessageAt(int m) const {
+    return spec_.cut->messages[static_cast<size_t>(m)];
+  }
+  MessageSlot& InputsOf(int64_t b) { return At(inputs_, b); }
+  MessageSlot& OutputsOf(int64_t b) { return At(outputs_, b); }
+  MessageSlot& GradientsIn(int64_t b) { return At(gradients_in_, b); }
+  MessageSlot& GradientsOut(int64_t b) { return At(gradients_out_, b); }
+  template <typename T>
+  T& At(std::vector<T>& ring, int64_t b) {
+    return ring[static_cast<size_t>(Local(b)) % ring.size()];
+  }
   StageMemory MemoryOf(int64_t b, int64_t version);
   int64_t Local(int64_t b) const { return b / replicas_; }
   int64_t SamplesIn(int64_t b) const;
@@ -99,32 +141,33 @@ class Worker final : private StageObserver {
   const PipelineSpec& spec_;
   Backend& backend_;
   Comm& comm_;
-  int stage_, replica_, replicas_, in_flight_;
+  int stage_, replica_, replicas_;
   StageSetup setup_;
   WeightVersions versions_;
   Buffer gradients_, momentum_, state_, scratch_;
-  std::vector<Buffer> arenas_;
-  std::vector<Slot> inputs_, gradients_in_, gradients_out_;
-  std::vector<bool> throttled_;  // for each stage: do gradients come back to it?
-  std::vector<int> input_tags_;  // of the message that brings each input, or -1: from the loader
-  std::unique_ptr<Ticket[]> output_tickets_,
-      output_acknowledgements_;        // an arena's messages side by side
-  std::deque<ReduceJob> jobs_;         // one a bucket
+  Buffer spare_state_;                  // written by a forward pass that runs again
+  Buffer host_gradients_, host_state_;  // of a device: the host's side of what replicas sum
+  std::vector<Arena> arenas_;
+  std::vector<MessageSlot> inputs_, outputs_, gradients_in_, gradients_out_;
+  std::vector<size_t> payload_bytes_;  // of one Fill
+  std::vector<bool> throttled_;        // for each stage: do gradients come back to it?
+  std::vector<int> input_tags_;        // of the message that brings each input, or -1: the loader
+  std::deque<Sum> sums_;               // one a bucket
   std::vector<int> bucket_ending_at_;  // bucket whose first layer this is, or -1
   std::unique_ptr<AllReducer> reducer_;
-  ReduceJob state_job_;
-  std::vector<MinibatchMetrics> metrics_;
-  std::unique_ptr<Ticket[]> metrics_tickets_;
+  Sum state_sum_;
+  Buffer loss_memory_;
+  std::deque<LossReport> reports_;
 
   // The segment under way.
   Segment segment_;
   int64_t segment_index_ = 0, minibatches_ = 0, local_minibatches_ = 0;
   int64_t current_ = 0;  // minibatch that the observer's calls are about
-  std::byte* current_arena_ = nullptr;
-  const StageProgram* current_program_ = nullptr;
-  int64_t reports_ = 0;
-  int64_t compute_ns_ = 0, idle_ns_ = 0;
-  Trace* trace_ = nullptr;
+  StageProgram* current_program_ = nullptr;
+  int64_t reported_ = 0;
+
+  ActionClock clock_;
+  Staging staging_;  // the last: all that is queued is done before any memory goes
 };
 
 }  // namespace pd

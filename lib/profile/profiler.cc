@@ -1,6 +1,7 @@
 #include "profile/profiler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "base/error.h"
@@ -14,18 +15,65 @@ namespace {
 // Rounded to whole nanoseconds, a time has a short decimal form.
 double ToMs(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
+// Times stretches of a step: on the host by the clock, on a device by marks around what is queued,
+// which are read when the step is done.
+class StepTimer {
+ public:
+  StepTimer(Backend& backend, const std::function<int64_t()>& clock)
+      : backend_(backend), clock_(clock) {}
+
+  void Begin() {
+    if (!backend_.on_device()) {
+      begin_ns_ = clock_();
+      return;
+    }
+    if (used_ == stretches_.size()) {
+      stretches_.push_back({backend_.MakeMark(), backend_.MakeMark(), nullptr});
+    }
+    backend_.Record(Queue::kCompute, *stretches_[used_].begin, "time a layer");
+  }
+  void End(std::vector<int64_t>& samples) {
+    if (!backend_.on_device()) {
+      samples.push_back(clock_() - begin_ns_);
+      return;
+    }
+    Stretch& stretch = stretches_[used_++];
+    backend_.Record(Queue::kCompute, *stretch.end, "time a layer");
+    stretch.samples = &samples;
+  }
+  void EndStep() {
+    if (used_ == 0) return;
+    backend_.WaitOnHost(*stretches_[used_ - 1].end, "time a step");
+    for (size_t i = 0; i < used_; ++i) {
+      const double ms = backend_.ElapsedMs(*stretches_[i].begin, *stretches_[i].end);
+      stretches_[i].samples->push_back(std::llround(ms * 1e6));
+    }
+    used_ = 0;
+  }
+
+ private:
+  struct Stretch {
+    std::unique_ptr<Mark> begin, end;
+    std::vector<int64_t>* samples = nullptr;
+  };
+  Backend& backend_;
+  const std::function<int64_t()>& clock_;
+  int64_t begin_ns_ = 0;
+  std::vector<Stretch> stretches_;
+  size_t used_ = 0;
+};
+
 // Times what happens between LayerBegins and LayerEnds.
 class LayerTimer final : public StageObserver {
  public:
-  LayerTimer(const std::function<int64_t()>& clock, std::vector<std::vector<int64_t>>& samples)
-      : clock_(clock), samples_(samples) {}
-  void LayerBegins(int /*layer*/) override { begin_ = clock_(); }
-  void LayerEnds(int layer) override { samples_[layer].push_back(clock_() - begin_); }
+  LayerTimer(StepTimer& timer, std::vector<std::vector<int64_t>>& samples)
+      : timer_(timer), samples_(samples) {}
+  void LayerBegins(int /*layer*/) override { timer_.Begin(); }
+  void LayerEnds(int layer) override { timer_.End(samples_[static_cast<size_t>(layer)]); }
 
  private:
-  const std::function<int64_t()>& clock_;
+  StepTimer& timer_;
   std::vector<std::vector<int64_t>>& samples_;  // of each layer
-  int64_t begin_ = 0;
 };
 
 class Profiler {
@@ -34,7 +82,8 @@ class Profiler {
       : model_(model),
         backend_(backend),
         options_(options),
-        plan_(model, backend, options.batch_size, options.seed) {
+        plan_(model, backend, options.batch_size, options.seed),
+        timer_(backend, options.clock) {
     for (auto* samples : {&forward_, &backward_, &update_}) {
       samples->resize(static_cast<size_t>(model.num_layers()));
       for (auto& each : *samples) {
@@ -82,7 +131,7 @@ class Profiler {
         untimed.clear();
       }
       TimedStep(runner);
-      untimed.push_back(UntimedStep(runner));
+      UntimedStep(runner, untimed);
       if (options_.progress) {
         options_.progress({step + 1, steps, p, result_.pieces.size()});
       }
@@ -98,8 +147,7 @@ class Profiler {
   }
 
   void TimedStep(StageRunner& runner) {
-    LayerTimer forward(options_.clock, forward_), backward(options_.clock, backward_),
-        update(options_.clock, update_);
+    LayerTimer forward(timer_, forward_), backward(timer_, backward_), update(timer_, update_);
     runner.Forward(forward);
     runner.Backward(backward);
     for (int l = runner.end() - 1; l >= runner.begin(); --l) {
@@ -109,22 +157,24 @@ class Profiler {
       update.LayerEnds(l);
     }
     runner.EndStep();
+    timer_.EndStep();
   }
 
-  int64_t UntimedStep(StageRunner& runner) {
+  void UntimedStep(StageRunner& runner, std::vector<int64_t>& times) {
     StageObserver nobody;
     const int64_t cpu_begin = options_.cpu_clock();
-    const int64_t begin = options_.clock();
+    timer_.Begin();
     runner.Forward(nobody);
     runner.Backward(nobody);
     for (int l = runner.end() - 1; l >= runner.begin(); --l) {
       if (runner.has_params(l)) runner.Update(l);
     }
     runner.EndStep();
-    const int64_t elapsed = options_.clock() - begin;
-    wall_ns_ += elapsed;
+    timer_.End(times);
+    timer_.EndStep();
+    if (backend_.on_device()) return;  // it has the device to itself, or nobody can tell
+    wall_ns_ += times.back();
     cpu_ns_ += options_.cpu_clock() - cpu_begin;
-    return elapsed;
   }
 
   void FillProfile() {
@@ -136,9 +186,10 @@ class Profiler {
                                 backend_.libraries()};
     if (result_.pieces.size() == 1) profile.whole_ms = result_.untimed_ms;
     result_.warmup = options_.warmup;
-    const double computing =
-        static_cast<double>(cpu_ns_) / static_cast<double>(std::max<int64_t>(1, wall_ns_));
-    result_.lost_share = std::max(0.0, 1 - computing);
+    if (wall_ns_ > 0) {
+      const double computing = static_cast<double>(cpu_ns_) / static_cast<double>(wall_ns_);
+      result_.lost_share = std::max(0.0, 1 - computing);
+    }
     for (int l = 0; l < model_.num_layers(); ++l) {
       profile.layers.push_back(CostOf(l));
       result_.layers_ms += profile.layers.back().compute_ms();
@@ -180,6 +231,7 @@ class Profiler {
   Backend& backend_;
   const ProfileOptions& options_;
   ModelPlan plan_;
+  StepTimer timer_;
   std::vector<std::vector<int64_t>> forward_, backward_, update_;  // nanoseconds, of each layer
   int64_t wall_ns_ = 0, cpu_ns_ = 0;                               // of all untimed passes
   ProfileResult result_;

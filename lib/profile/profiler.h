@@ -25,7 +25,7 @@ struct ProfileOptions {
   int64_t warmup = 5;                      ///< Steps before, of which no time is kept.
   uint64_t seed = 1;                       ///< Of weights and data.
   int64_t memory_bytes = INT64_MAX;        ///< A model that needs more is measured in pieces.
-  std::function<int64_t()> clock = NowNs;  ///< Nanoseconds.
+  std::function<int64_t()> clock = NowNs;  ///< Nanoseconds; a device has clocks of its own.
   std::function<int64_t()> cpu_clock = ThreadCpuNs;      ///< Nanoseconds that this thread computed.
   std::function<void(const ProfileProgress&)> progress;  ///< Told after each step; may be empty.
 };
@@ -37,7 +37,7 @@ struct ProfileResult {
   /// Passes without inner timers, made in turn with the timed ones; with pieces, the sums over
   /// them.
   double untimed_ms = 0, untimed_p90_ms = 0;
-  /// Share of the untimed passes' time in which this thread did not have its core.
+  /// Share of the untimed passes' time in which this thread did not have its core; 0 on a device.
   double lost_share = 0;
   /// Layers [begin, end) that were measured together: one piece when the whole model fits.
   struct Piece {
@@ -53,10 +53,11 @@ struct ProfileResult {
 /// timers cost. A model that needs more memory than options.memory_bytes is measured in pieces of
 /// consecutive layers; profile.whole_ms is absent then.
 ///
-/// Times: a layer's backward_ms is both gradients and the sums over its consumers' contributions;
-/// update_ms is SGD with momentum over its parameters. activation_bytes and parameter_bytes are
-/// those of dense tensors, which is what is sent; stash_bytes is what the backend stores.
-/// Throws kInvalidInput when a layer alone needs more memory.
+/// Times: on a device those of its own clocks, between marks around each layer. A layer's
+/// backward_ms is both gradients and the sums over its consumers' contributions; update_ms is SGD
+/// with momentum over its parameters. activation_bytes and parameter_bytes are those of dense
+/// tensors, which is what is sent; stash_bytes is what the backend stores. Throws kInvalidInput
+/// when a layer alone needs more memory.
 ProfileResult MeasureProfile(const Model& model, Backend& backend, const ProfileOptions& options);
 
 }  // namespace pd

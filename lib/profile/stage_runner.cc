@@ -83,6 +83,7 @@ size_t StageRunner::memory_bytes() const {
       largest = std::max(largest, DenseBytes(t));
     }
   }
+  for (const StageProgram::Output& output : program_.outputs()) messages += output.bytes;
   for (const WeightLayout::Entry& entry : weights_.params()) {
     largest = std::max(largest, entry.layout.bytes);
   }
@@ -129,6 +130,10 @@ void StageRunner::Allocate(uint64_t seed) {
     messages_.push_back(MakeInput(t, seed));
     input_data_.push_back(messages_.back().data());
   }
+  for (const StageProgram::Output& output : program_.outputs()) {
+    messages_.push_back(backend_.Allocate(output.bytes));
+    output_data_.push_back(messages_.back().data());
+  }
   for (const TensorId t : received_) {
     messages_.push_back(MakeGradient(t, seed));
     received_data_.push_back(messages_.back().data());
@@ -143,6 +148,7 @@ StageMemory StageRunner::Memory() const {
   return {.arena = arena_.data(),
           .scratch = scratch_.data(),
           .inputs = input_data_,
+          .outputs = output_data_,
           .gradients_received = received_data_,
           .gradients_sent = sent_data_,
           .weights = versions_[step_ % 2].data(),

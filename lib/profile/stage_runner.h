@@ -53,7 +53,7 @@ class StageRunner {
   Buffer versions_[2], gradients_, momentum_, state_, arena_, scratch_;
   std::vector<Buffer> messages_;
   std::vector<const std::byte*> input_data_;
-  std::vector<std::byte*> received_data_, sent_data_;
+  std::vector<std::byte*> output_data_, received_data_, sent_data_;
   uint64_t step_ = 0;
 };
 

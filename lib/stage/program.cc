@@ -47,8 +47,7 @@ StageProgram::StageProgram(const Model& model, const ModelPlan& plan, const Weig
   }
 }
 
-StageProgram::Place StageProgram::KeepInArena(size_t bytes, bool header) {
-  if (header) arena_bytes_ += kHeaderBytes;
+StageProgram::Place StageProgram::KeepInArena(size_t bytes) {
   const Place place{Base::kArena, arena_bytes_};
   arena_bytes_ += Align(bytes);
   return place;
@@ -88,8 +87,8 @@ void StageProgram::PlaceValues(const Cut& cut) {
     }
     if (sent[t]) {
       const size_t bytes = static_cast<size_t>(Elements(layout.dims)) * SizeOf(layout.dtype);
-      const Place payload = KeepInArena(bytes, /*header=*/true);
-      outputs_.push_back({.tensor = t, .offset = payload.offset, .bytes = bytes});
+      const Place payload{Base::kOutput, outputs_.size()};
+      outputs_.push_back({.tensor = t, .bytes = bytes});
       exports_.emplace_back();
       if (comes_in[t]) {
         forwards_.push_back({.from = value_[t], .to = payload, .tensor = t});
@@ -290,6 +289,8 @@ std::byte* StageProgram::At(const Place& place, const StageMemory& memory) const
     case Base::kInput:
       // Only ever read: OpArgs::x and Copy::from are const.
       return const_cast<std::byte*>(memory.inputs[place.offset]);
+    case Base::kOutput:
+      return memory.outputs[place.offset];
     case Base::kArena:
       return memory.arena + place.offset;
     case Base::kScratch:

@@ -18,7 +18,7 @@ class StageObserver {
   virtual ~StageObserver() = default;
   virtual void LayerBegins(int /*layer*/) {}
   virtual void LayerEnds(int /*layer*/) {}
-  /// Output `output` (index in StageProgram::outputs) lies complete in the arena.
+  /// Output `output` (index in StageProgram::outputs) is complete.
   virtual void OutputReady(int /*output*/) {}
   /// Gradient message `index` (in Outgoing(stage, true) order) is complete.
   virtual void GradientReady(int /*index*/) {}
@@ -33,6 +33,8 @@ struct StageMemory {
   std::byte* scratch =
       nullptr;  ///< scratch_bytes(): of this worker; nothing survives a pass in it.
   std::span<const std::byte* const> inputs;  ///< In the order of StageProgram::inputs().
+  /// In the order of StageProgram::outputs(): written by Forward, read by Backward.
+  std::span<std::byte* const> outputs = {};
   std::span<std::byte* const>
       gradients_received;  ///< In Incoming(stage, true) order; may be overwritten.
   std::span<std::byte* const> gradients_sent;  ///< In Outgoing(stage, true) order.
@@ -60,13 +62,11 @@ class StageProgram {
 
   /// Tensors that come from outside: graph inputs (input stage) and forward messages.
   const std::vector<TensorId>& inputs() const { return inputs_; }
-  /// Tensors that other stages read, and where their dense payload lies in the arena. kHeaderBytes
-  /// before it are free for the sender.
+  /// Tensors that other stages read, and the bytes of each one's dense payload.
   struct Output {
     TensorId tensor = 0;
-    size_t offset = 0, bytes = 0;
+    size_t bytes = 0;
   };
-  static constexpr size_t kHeaderBytes = 64;
   const std::vector<Output>& outputs() const { return outputs_; }
 
   /// The stage's losses, and where each one's [batch] values and right predictions lie in the
@@ -82,7 +82,7 @@ class StageProgram {
   void Backward(const StageMemory& memory, StageObserver& observer);
 
  private:
-  enum class Base : uint8_t { kNone, kInput, kArena, kScratch, kReceived, kSent };
+  enum class Base : uint8_t { kNone, kInput, kOutput, kArena, kScratch, kReceived, kSent };
   struct Place {
     Base base = Base::kNone;
     size_t offset = 0;  // bytes, or an index for inputs and messages
@@ -129,7 +129,7 @@ class StageProgram {
   void PlanGradients(const Cut& cut);
   void PlanContributions(TensorId tensor, const Cut& cut);
   void PlaceBackwardScratch();
-  Place KeepInArena(size_t bytes, bool header = false);
+  Place KeepInArena(size_t bytes);
   int LocalStep(int layer) const { return layer < 0 ? -1 : local_step_[layer]; }
   OpArgs Bind(Step& step, const StageMemory& memory) const;
   std::byte* At(const Place& place, const StageMemory& memory) const;

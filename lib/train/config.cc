@@ -39,6 +39,7 @@ const std::vector<Field>& Fields() {
       {"lr_scaling", &TrainConfig::lr_scaling, 0, 0, {"none", "linear"}},
       {"schedule", &TrainConfig::schedule},
       {"device", &TrainConfig::device},
+      {"tf32", &TrainConfig::tf32},
       {"threads", &TrainConfig::threads, 1, 4096},
       {"seed", &TrainConfig::seed, 0, kMany},
       {"metrics", &TrainConfig::metrics},
@@ -78,6 +79,8 @@ void TrainConfig::Merge(const JsonView& json) {
     } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
       this->*(*s) = view->String();
       if (!Fits(field, this->*(*s))) view->Fail(Expected(field));
+    } else if (const auto* b = std::get_if<bool TrainConfig::*>(&field.member)) {
+      this->*(*b) = view->Bool();
     }
   }
 }
@@ -94,6 +97,10 @@ void TrainConfig::Set(std::string_view key, std::string_view text, std::string_v
       PD_REQUIRE(!text.empty(), "{}: expected a text, found nothing", flag);
       PD_REQUIRE(Fits(field, text), "{}: expected {}, found \"{}\"", flag, Expected(field), text);
       this->*(*s) = text;
+    } else if (const auto* b = std::get_if<bool TrainConfig::*>(&field.member)) {
+      PD_REQUIRE(text == "true" || text == "false", "{}: expected true or false, found \"{}\"",
+                 flag, text);
+      this->*(*b) = text == "true";
     }
     return;
   }
@@ -117,6 +124,8 @@ std::string TrainConfig::ToJson() const {
       if (this->*(*d) != 0 || field.min <= 0) json[key] = this->*(*d);
     } else if (const auto* s = std::get_if<std::string TrainConfig::*>(&field.member)) {
       if (!(this->*(*s)).empty()) json[key] = this->*(*s);
+    } else if (const auto* b = std::get_if<bool TrainConfig::*>(&field.member)) {
+      json[key] = this->*(*b);
     }
   }
   nlohmann::ordered_json rule;

@@ -23,6 +23,7 @@ struct TrainConfig {
   std::string lr_scaling = "none";  ///< "linear": each stage's rate times its replicas.
   std::string schedule;             ///< Empty: the plan's.
   std::string device = "auto";
+  bool tf32 = false;  ///< On a GPU: products may be rounded to TF32.
   int64_t threads = 1;
   int64_t seed = 1;
   std::string metrics;  ///< File; empty: standard output.

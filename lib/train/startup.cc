@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "plan/timed_model.h"
 #include "schedule/schedule.h"
 
 namespace pd {
@@ -60,11 +61,12 @@ Agreement Parse(const std::string& plan_text, const std::string& plan_name,
                 const std::string& config_text) {
   Agreement agreement;
   agreement.plan = ReadPlan(JsonView::Parse(plan_text, plan_name));
-  PD_REQUIRE(agreement.plan.model.has_value(),
-             "{}: /model: expected a model, found none: a plan made from a "
-             "profile without a model cannot be trained",
-             plan_name);
   agreement.config.Merge(JsonView::Parse(config_text, "config"));
+  if (agreement.config.device == "timed") agreement.plan.model = TimedModel(agreement.plan);
+  PD_REQUIRE(agreement.plan.model.has_value(),
+             "{}: /model: expected a model, found none: a plan made from a profile without a model "
+             "cannot be trained, only rehearsed with --device timed",
+             plan_name);
   if (!agreement.config.schedule.empty()) agreement.plan.schedule = agreement.config.schedule;
   agreement.model = std::make_unique<Model>(Model::Parse(*agreement.plan.model));
   CheckModel(agreement.plan, *agreement.model);

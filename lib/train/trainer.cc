@@ -15,6 +15,7 @@
 #include "data/loader.h"
 #include "pipeline/worker.h"
 #include "train/checkpoint.h"
+#include "train/devices.h"
 #include "train/metrics.h"
 #include "train/report.h"
 #include "train/trace_file.h"
@@ -36,6 +37,7 @@ PipelineSpec MakeSpec(const Agreement& agreement, const Cut& cut) {
     spec.shape.stages.push_back({.replicas = static_cast<int>(stage.workers.size()),
                                  .in_flight = agreement.plan.in_flight(static_cast<int>(s))});
     spec.ranks.push_back(stage.workers);
+    spec.recompute.push_back(stage.recompute);
   }
   spec.schedule = agreement.plan.schedule;
   spec.batch_size = agreement.plan.batch_size;
@@ -51,47 +53,42 @@ Cut CutOf(const Agreement& agreement) {
   return MakeCut(*agreement.model, stages);
 }
 
-// Says where the plan's costs are not of this model at this batch size: then its cut and its
-// predictions are of another run.
-std::vector<std::string> CostWarnings(const Agreement& agreement, const Backend& backend) {
-  const Model& model = *agreement.model;
-  const Plan& plan = agreement.plan;
-  std::vector<std::string> warnings;
-  if (plan.device &&
-      (plan.device->kind != backend.kind() || plan.device->threads != backend.threads())) {
-    warnings.push_back(
-        fmt::format("the plan's costs are of another device: {} with {} thread(s), but this run "
-                    "takes {} with {}",
-                    plan.device->kind, plan.device->threads, backend.kind(), backend.threads()));
-  }
-  for (size_t l = 0; l < plan.layers.size(); ++l) {
-    const Model::Node& node = model.layers()[l];
-    if (node.layer->is_loss()) continue;
-    const auto expected = static_cast<int64_t>(
-        model.spec(model.OutputOf(static_cast<int>(l))).Bytes(plan.batch_size));
-    const int64_t found = plan.layers[l].activation_bytes;
-    if (found == expected) continue;
-    warnings.push_back(
-        fmt::format("the plan's costs are of another batch size: layer \"{}\": activation_bytes: "
-                    "expected {} at "
-                    "batch_size {}, found {}",
-                    plan.layers[l].name, expected, plan.batch_size, found));
-    break;
-  }
-  return warnings;
-}
-
-std::unique_ptr<Backend> MakeTrainingBackend(const TrainConfig& config) {
-  auto backend = MakeBackend(config.device, static_cast<int>(config.threads));
-  PD_REQUIRE(backend->dtype() == DType::kF32, "--device: expected one that trains in f32, found {}",
-             config.device);
-  return backend;
-}
-
 // The data set of a run as every rank needs to know it.
 struct DataInfo {
   int64_t train = 0, test = 0;
   std::string description;
+};
+
+// Minibatches until the pipeline is full.
+int64_t FilledAfter(const PipelineShape& shape) {
+  int64_t minibatches = 0;
+  for (const auto& stage : shape.stages) {
+    minibatches = std::max<int64_t>(minibatches, int64_t{stage.replicas} * stage.in_flight);
+  }
+  return 2 * minibatches;
+}
+
+// The time between minibatches in the middle of segments: without filling and draining.
+class SteadyTimer {
+ public:
+  void Begin(int64_t minibatches, int64_t filled_after) {
+    first_ = filled_after;
+    last_ = minibatches;
+    seen_ = 0;
+  }
+  void Minibatch() {
+    ++seen_;
+    if (seen_ == first_) begin_ns_ = NowNs();
+    if (seen_ != last_ || last_ < 2 * first_) return;
+    ns_ += NowNs() - begin_ns_;
+    count_ += last_ - first_;
+  }
+  double minibatch_ms() const {
+    return count_ == 0 ? 0 : NsToMs(ns_) / static_cast<double>(count_);
+  }
+
+ private:
+  int64_t first_ = 0, last_ = 0, seen_ = 0, begin_ns_ = 0, ns_ = 0, count_ = 0;
 };
 
 class Run {
@@ -109,6 +106,7 @@ class Run {
     try {
       CheckWorld();
       OpenTheData();
+      TakeDevices();
       TakeMemory();
       Announce();
       for (epoch_ = 0; epoch_ < config_.epochs && !reached_; ++epoch_) TrainEpoch();
@@ -131,6 +129,7 @@ class Run {
 
   void CheckWorld() const;
   void OpenTheData();
+  void TakeDevices();
   void TakeMemory();
   void Announce();
   void TrainEpoch();
@@ -164,6 +163,7 @@ class Run {
   int64_t epoch_ = 0, segment_ = 0, trained_ = 0;
   bool reached_ = false;
   RankTotals totals_;
+  int64_t base_memory_bytes_ = 0;
 
   // Tracing.
   Trace compute_trace_{0}, message_trace_{0};
@@ -177,6 +177,7 @@ class Run {
   int64_t start_ns_ = 0, segment_start_ns_ = 0, train_ns_ = 0;
   double loss_sum_ = 0, accuracy_ = -1, time_to_accuracy_s_ = -1;
   int64_t loss_samples_ = 0, metrics_minibatch_ = 0, logged_ns_ = 0;
+  SteadyTimer steady_;
 };
 
 void Run::CheckWorld() const {
@@ -224,7 +225,22 @@ void Run::OpenTheData() {
   }
 }
 
+void Run::TakeDevices() {
+  const std::vector<std::string> machines =
+      Together(comm_, [&] { return role_ ? MachineId() : std::string(); });
+  const auto me = static_cast<size_t>(comm_.rank());
+  const auto local_rank =
+      std::count(machines.begin(), machines.begin() + comm_.rank(), machines[me]);
+  const std::vector<std::string> direct = Together(comm_, [&] {
+    if (!role_) return "yes";
+    backend_ = MakeTrainingBackend(config_, static_cast<int>(local_rank));
+    return backend_->on_device() && comm_.takes_device_memory() ? "yes" : "no";
+  });
+  spec_.direct_messages = std::count(direct.begin(), direct.end(), "no") == 0;
+}
+
 void Run::TakeMemory() {
+  base_memory_bytes_ = ResidentMemoryBytes();
   RankInfo info;
   info.rank = comm_.rank();
   info.host = agreement_.hosts[static_cast<size_t>(comm_.rank())];
@@ -233,7 +249,6 @@ void Run::TakeMemory() {
     info.cores = UsableCores();
     info.host_cores = HostCores();
     info.machine = MachineId();
-    backend_ = MakeTrainingBackend(config_);
     worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
     if (role_->first == 0) {
       train_loader_ = std::make_unique<Loader>(*source_.train, spec_.batch_size, kReadAhead);
@@ -241,10 +256,9 @@ void Run::TakeMemory() {
     }
     info.stage = role_->first;
     info.replica = role_->second;
-    info.device = std::string(backend_->kind());
-    info.threads = backend_->threads();
+    DescribeDevice(*backend_, info);
     info.in_flight = spec_.shape.stages[static_cast<size_t>(role_->first)].in_flight;
-    info.memory_bytes = static_cast<int64_t>(worker_->setup().Memory(spec_).total());
+    info.memory_bytes = static_cast<int64_t>(worker_->setup().Memory(spec_).of_backend());
     return info.Pack();
   });
   for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
@@ -311,6 +325,10 @@ void Run::Announce() {
     Log("stage {}: effective batch {}, learning rate {}", s, replicas * spec_.batch_size,
         config_.lr * (config_.lr_scaling == "linear" ? replicas : 1));
   }
+  for (const std::string& note : DeviceNotes(ranks_, config_.device, spec_.direct_messages)) {
+    Log("{}", note);
+  }
+  for (const std::string& warning : DeviceWarnings(ranks_)) Warn("{}", warning);
   for (const std::string& warning : ThreadWarnings(ranks_)) Warn("{}", warning);
   if (backend_ == nullptr) return;  // an idle rank 0 knows no device
   for (const std::string& warning : CostWarnings(agreement_, *backend_)) Warn("{}", warning);
@@ -350,6 +368,7 @@ void Run::TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& o
     if (start_ns_ == 0) start_ns_ = logged_ns_ = NowNs();
     segment_start_ns_ = NowNs();
     metrics_minibatch_ = first;
+    steady_.Begin(end - first, FilledAfter(spec_.shape));
     collector_->Begin(segment_, end - first);
   }
   if (worker_) {
@@ -400,6 +419,7 @@ void Run::BetweenActions() {
 
 void Run::TakeMetrics(const MinibatchMetrics& metrics) {
   ++metrics_minibatch_;
+  steady_.Minibatch();
   loss_sum_ += metrics.loss_sum;
   loss_samples_ += metrics.samples;
   if (metrics_minibatch_ % config_.log_every == 0 || metrics_minibatch_ == MinibatchesPerEpoch())
@@ -471,6 +491,7 @@ RankTotals Run::Totals() const {
   RankTotals totals = totals_;
   totals.rank = comm_.rank();
   totals.stage = role_ ? role_->first : -1;
+  totals.base_memory_bytes = base_memory_bytes_;
   totals.peak_memory_bytes = PeakMemoryBytes();
   return totals;
 }
@@ -494,21 +515,11 @@ void Run::ReportEnd(const std::vector<std::string>& packed) {
   if (trace_file_) trace_file_->Close();
   const double minibatch_ms =
       NsToMs(train_ns_) / static_cast<double>(std::max<int64_t>(1, trained_));
-  const double predicted_ms =
-      agreement_.plan.predicted ? agreement_.plan.predicted->minibatch_ms : 0;
+  const Predicted* predicted = agreement_.plan.predicted ? &*agreement_.plan.predicted : nullptr;
+  const MeasuredRun run{
+      .minibatches = trained_, .minibatch_ms = minibatch_ms, .steady_ms = steady_.minibatch_ms()};
   std::vector<RankTotals> ranks;
-  Json workers = Json::array();
-  for (const std::string& text : packed) {
-    ranks.push_back(RankTotals::Unpack(text));
-    const RankTotals& r = ranks.back();
-    workers.push_back({{"rank", r.rank},
-                       {"stage", r.stage < 0 ? Json(nullptr) : Json(r.stage)},
-                       {"compute_ms", r.compute_ms},
-                       {"idle_ms", r.idle_ms},
-                       {"bytes_sent", r.bytes_sent},
-                       {"bytes_received", r.bytes_received},
-                       {"peak_memory_bytes", r.peak_memory_bytes}});
-  }
+  for (const std::string& text : packed) ranks.push_back(RankTotals::Unpack(text));
   const Json event = {
       {"event", "end"},
       {"reached", reached_},
@@ -517,15 +528,17 @@ void Run::ReportEnd(const std::vector<std::string>& packed) {
       {"time_to_accuracy_s", reached_ ? Json(time_to_accuracy_s_) : Json(nullptr)},
       {"epochs", epoch_},
       {"accuracy", accuracy_ >= 0 ? Json(accuracy_) : Json(nullptr)},
-      {"predicted_minibatch_ms", predicted_ms > 0 ? Json(predicted_ms) : Json(nullptr)},
+      {"predicted_minibatch_ms",
+       predicted != nullptr ? Json(predicted->minibatch_ms) : Json(nullptr)},
       {"minibatch_ms", minibatch_ms},
+      {"steady_minibatch_ms", run.steady_ms > 0 ? Json(run.steady_ms) : Json(nullptr)},
       {"samples_per_s", static_cast<double>(spec_.batch_size) / minibatch_ms * 1e3},
       {"train_time_s", NsToS(train_ns_)},
       {"time_s", TimeS()},
-      {"workers", workers}};
+      {"workers", Json::parse(WorkersJson(ranks, run, predicted))}};
   writer_->Write(event.dump());
   progress_.Clear();
-  Log("done:\n{}", EndTable(ranks, minibatch_ms, predicted_ms));
+  Log("done:\n{}", EndTable(ranks, run, predicted));
 }
 
 }  // namespace
@@ -539,11 +552,11 @@ void CheckPlan(const TrainArguments& arguments) {
   const Agreement agreement = ReadArguments(arguments);
   const Cut cut = CutOf(agreement);
   const PipelineSpec spec = MakeSpec(agreement, cut);
-  const std::unique_ptr<Backend> backend = MakeTrainingBackend(agreement.config);
+  const std::unique_ptr<Backend> backend = MakeTrainingBackend(agreement.config, 0);
   std::vector<int64_t> memory;  // of a worker of each stage
   memory.reserve(static_cast<size_t>(cut.num_stages()));
   for (int s = 0; s < cut.num_stages(); ++s) {
-    memory.push_back(static_cast<int64_t>(StageSetup(spec, *backend, s).Memory(spec).total()));
+    memory.push_back(static_cast<int64_t>(StageSetup(spec, *backend, s).Memory(spec).of_backend()));
   }
   std::vector<RankInfo> ranks;
   for (int rank = 0; rank < agreement.plan.world_size(); ++rank) {
@@ -553,8 +566,7 @@ void CheckPlan(const TrainArguments& arguments) {
     if (const auto role = RoleOf(agreement.plan, rank)) {
       info.stage = role->first;
       info.replica = role->second;
-      info.device = std::string(backend->kind());
-      info.threads = backend->threads();
+      DescribeDevice(*backend, info);
       info.cores = UsableCores();
       info.host_cores = HostCores();
       info.in_flight = spec.shape.stages[static_cast<size_t>(role->first)].in_flight;

@@ -24,6 +24,9 @@ class Transport {
   /// Host that this worker runs on.
   virtual const char* host() const = 0;
 
+  /// Whether messages may lie in the memory of a device (CUDA-aware MPI), not only in the host's.
+  virtual bool takes_device_memory() const { return false; }
+
   /// Starts a send. `data` stays untouched until the completion is polled. Any length; zero is a
   /// message.
   virtual void StartSend(int peer, int tag, const void* data, size_t bytes, Token token) = 0;

@@ -1,5 +1,6 @@
 #include <cstring>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "backend/backend.h"
@@ -30,17 +31,28 @@ template <typename T>
 class Copy {
  public:
   Copy(Backend* backend, const std::vector<T>& values)
-      : count_(values.size()), buffer_(backend->Allocate((count_ + 1) * sizeof(T))) {
-    if (count_ > 0) std::memcpy(buffer_.data(), values.data(), count_ * sizeof(T));
+      : backend_(*backend),
+        count_(values.size()),
+        buffer_(backend->Allocate((count_ + 1) * sizeof(T))) {
+    backend_.FromHost(LayoutOf(count_), values.data(), buffer_.data());
   }
   T* data() { return reinterpret_cast<T*>(buffer_.data()); }
   /// Nothing behind the end was written.
   std::vector<T> values() {
-    REQUIRE(data()[count_] == 0);
-    return {data(), data() + count_};
+    std::vector<T> all(count_ + 1);
+    backend_.ToHost(LayoutOf(count_ + 1), buffer_.data(), all.data());
+    REQUIRE(all.back() == 0);
+    all.pop_back();
+    return all;
   }
 
  private:
+  static Layout LayoutOf(size_t count) {
+    return DenseLayout({static_cast<int64_t>(count)},
+                       std::is_same_v<T, double> ? DType::kF64 : DType::kF32);
+  }
+
+  Backend& backend_;
   size_t count_;
   Buffer buffer_;
 };
@@ -87,13 +99,14 @@ void CheckSums(Backend* backend) {
     Copy<T> acc(backend, a);
     backend->Accumulate(acc.data(), source.data(), count);
     CHECK(SameBits(acc.values(), sum));
-    Copy<T> weighted(backend, a);
-    AddScaledHost(backend->dtype(), weighted.data(), source.data(), scale, false, count);
-    CHECK(SameBits(weighted.values(), scaled));
-    AddScaledHost(backend->dtype(), weighted.data(), source.data(), scale, true, count);
-    CHECK(SameBits(weighted.values(), first));
-    AddScaledHost(backend->dtype(), source.data(), source.data(), scale, true, count);
-    CHECK(SameBits(source.values(), first));
+    std::vector<T> weighted = a;
+    std::vector<T> own = x;
+    AddScaledHost(backend->dtype(), weighted.data(), own.data(), scale, false, count);
+    CHECK(SameBits(weighted, scaled));
+    AddScaledHost(backend->dtype(), weighted.data(), own.data(), scale, true, count);
+    CHECK(SameBits(weighted, first));
+    AddScaledHost(backend->dtype(), own.data(), own.data(), scale, true, count);
+    CHECK(SameBits(own, first));
   }
 }
 
@@ -167,37 +180,34 @@ TEST_CASE("Sgd is PyTorch's formula bit for bit, in place or not, however the ra
 //   2: g' = 0.5 + 0.25·0.375 = 0.59375;      m = 0.625 + 0.59375 = 1.21875;   w = -0.234375
 //   3: g' = -1 - 0.05859375 = -1.05859375;   m = 0.609375 - 1.05859375 = -0.44921875;
 //                                            w = -0.234375 + 0.224609375 = -0.009765625
+template <typename T>
+void CheckThreeSteps(Backend* backend) {
+  const T gradients[] = {T{1}, T{0.5}, T{-1}};
+  const T weights[] = {T{0.375}, T{-0.234375}, T{-0.009765625}};
+  const T momenta[] = {T{1.25}, T{1.21875}, T{-0.44921875}};
+  Copy<T> w(backend, {T{1}});
+  Copy<T> m(backend, {T{0}});
+  for (int step = 0; step < 3; ++step) {
+    Copy<T> g(backend, {gradients[step]});
+    SgdArgs args{.w = w.data(), .g = g.data(), .m = m.data(), .w_out = w.data(), .count = 1};
+    args.lr = 0.5;
+    args.momentum = 0.5;
+    args.weight_decay = 0.25;
+    backend->Sgd(args);
+    CHECK(w.values()[0] == weights[step]);
+    CHECK(m.values()[0] == momenta[step]);
+  }
+}
+
 TEST_CASE("three steps of Sgd with momentum and weight decay give the values worked out by hand",
           "[elementwise]") {
   for (const std::string_view kind : BackendKinds()) {
     INFO(kind);
     const auto backend = MakeBackend(kind, 1);
-    const bool wide = backend->dtype() == DType::kF64;
-    const double gradients[] = {1, 0.5, -1};
-    const double weights[] = {0.375, -0.234375, -0.009765625};
-    const double momenta[] = {1.25, 1.21875, -0.44921875};
-    const Buffer w = backend->Allocate(8);
-    const Buffer g = backend->Allocate(8);
-    const Buffer m = backend->Allocate(8);
-    const auto write = [&](const Buffer& buffer, double value) {
-      const auto narrow = static_cast<float>(value);
-      std::memcpy(buffer.data(), wide ? static_cast<const void*>(&value) : &narrow, wide ? 8 : 4);
-    };
-    const auto read = [&](const Buffer& buffer) {
-      return wide ? *reinterpret_cast<const double*>(buffer.data())
-                  : static_cast<double>(*reinterpret_cast<const float*>(buffer.data()));
-    };
-    write(w, 1);
-    write(m, 0);
-    for (int step = 0; step < 3; ++step) {
-      write(g, gradients[step]);
-      SgdArgs args{.w = w.data(), .g = g.data(), .m = m.data(), .w_out = w.data(), .count = 1};
-      args.lr = 0.5;
-      args.momentum = 0.5;
-      args.weight_decay = 0.25;
-      backend->Sgd(args);
-      CHECK(read(w) == weights[step]);
-      CHECK(read(m) == momenta[step]);
+    if (backend->dtype() == DType::kF64) {
+      CheckThreeSteps<double>(backend.get());
+    } else {
+      CheckThreeSteps<float>(backend.get());
     }
   }
 }

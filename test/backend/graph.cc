@@ -42,11 +42,6 @@ struct Graph::Slot {
 
 namespace {
 
-/// All bits set: NaN in float and double, -1 in int32.
-void Poison(const Buffer& buffer) {
-  if (buffer.bytes() > 0) std::memset(buffer.data(), 0xFF, buffer.bytes());
-}
-
 Tensor InitialParam(const ParamSpec& spec, const std::string& name) {
   const uint64_t seed = HashBytes(name);
   if (spec.name == "running_var") return Random(spec.shape, seed, 0.5, 1.5);
@@ -75,17 +70,26 @@ Graph::Graph(Backend& backend, const std::string& layers, const std::vector<Tens
   }
 
   size_t workspace = 0;
-  size_t largest = 0;
+  size_t largest = static_cast<size_t>(inputs_[0].dims[0]) * sizeof(float);  // a loss's `correct`
   for (size_t i = 0; i < inputs_.size() + nodes_.size(); ++i) {
     largest = std::max(largest, LayoutOf(i).bytes);
   }
   for (const auto& node : nodes_) {
-    workspace = std::max(workspace, node->op->info().workspace_bytes);
+    const OpInfo& info = node->op->info();
+    workspace = std::max(workspace, info.workspace_bytes);
+    largest = std::max(largest, info.saved_bytes);
+    for (const Layout& param : info.params) largest = std::max(largest, param.bytes);
     node->op->Prepare();
   }
   workspace_ = backend.Allocate(workspace);
-  poison_ = backend.Allocate(largest);
-  Poison(poison_);
+  const std::vector<std::byte> ones(std::max(largest, workspace), std::byte{0xFF});
+  poison_ = backend.Allocate(ones.size());
+  WriteBytes(backend, ones, poison_.data());
+}
+
+/// All bits set: NaN in float and double, -1 in int32.
+void Graph::Poison(const Buffer& buffer) const {
+  if (buffer.bytes() > 0) backend_.Copy(buffer.data(), poison_.data(), buffer.bytes());
 }
 
 Graph::~Graph() = default;
@@ -259,7 +263,8 @@ Tensor Graph::Output(const Slot* slot) const {
 std::vector<float> Graph::Correct(const Slot* slot) const {
   const Buffer& correct = slot->calls.back().correct;
   std::vector<float> values(correct.bytes() / sizeof(float));
-  if (!values.empty()) std::memcpy(values.data(), correct.data(), correct.bytes());
+  const std::vector<std::byte> bytes = ReadBytes(backend_, correct.data(), correct.bytes());
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
@@ -288,13 +293,13 @@ void Graph::CheckPadding(const Slot* slot) const {
 /// To dense and back into zeroed memory leaves the same bytes exactly when the padding is zero.
 void Graph::CheckStored(const Layout& layout, const Buffer& buffer, const std::string& what) const {
   if (layout.dense()) return;
-  const Buffer dense =
-      backend_.Allocate(static_cast<size_t>(Elements(layout.dims)) * SizeOf(layout.dtype));
+  std::vector<std::byte> dense(static_cast<size_t>(Elements(layout.dims)) * SizeOf(layout.dtype));
   const Buffer again = backend_.Allocate(layout.bytes);
   backend_.ToHost(layout, buffer.data(), dense.data());
   backend_.FromHost(layout, dense.data(), again.data());
   INFO("padding of " << what);
-  CHECK(std::memcmp(buffer.data(), again.data(), layout.bytes) == 0);
+  CHECK(ReadBytes(backend_, buffer.data(), layout.bytes) ==
+        ReadBytes(backend_, again.data(), layout.bytes));
 }
 
 Tensor Graph::ParamGradient(const Slot* slot, const std::string& name) const {
@@ -351,7 +356,7 @@ std::vector<std::string> Graph::TrainableNames() const {
 
 Tensor Graph::FromDevice(const Layout& layout, const void* data) const {
   const auto count = static_cast<size_t>(Elements(layout.dims));
-  const Buffer dense = backend_.Allocate(count * SizeOf(layout.dtype));
+  std::vector<std::byte> dense(count * SizeOf(layout.dtype));
   backend_.ToHost(layout, data, dense.data());
   Tensor tensor{.shape = layout.dims, .dtype = DType::kF32, .values = {}};
   for (size_t i = 0; i < count; ++i) {
@@ -365,7 +370,7 @@ Tensor Graph::FromDevice(const Layout& layout, const void* data) const {
 void Graph::ToDevice(const Layout& layout, const Tensor& tensor, void* data) const {
   REQUIRE(tensor.shape == layout.dims);
   REQUIRE(tensor.values.size() == static_cast<size_t>(Elements(layout.dims)));
-  const Buffer dense = backend_.Allocate(tensor.values.size() * SizeOf(layout.dtype));
+  std::vector<std::byte> dense(tensor.values.size() * SizeOf(layout.dtype));
   for (size_t i = 0; i < tensor.values.size(); ++i) {
     const double value = tensor.values[i];
     if (layout.dtype == DType::kF64) {
@@ -377,6 +382,16 @@ void Graph::ToDevice(const Layout& layout, const Tensor& tensor, void* data) con
     }
   }
   backend_.FromHost(layout, dense.data(), data);
+}
+
+std::vector<std::byte> ReadBytes(Backend& backend, const void* data, size_t bytes) {
+  std::vector<std::byte> host(bytes);
+  backend.ToHost({.dims = {}, .dtype = DType::kI32, .bytes = bytes}, data, host.data());
+  return host;
+}
+
+void WriteBytes(Backend& backend, const std::vector<std::byte>& host, void* data) {
+  backend.FromHost({.dims = {}, .dtype = DType::kI32, .bytes = host.size()}, host.data(), data);
 }
 
 std::vector<std::string> Kinds() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -72,6 +73,7 @@ class Graph {
  private:
   struct Node;
 
+  void Poison(const Buffer& buffer) const;
   void PlanNode(const JsonView& json, const Graph* params_of, bool input_gradients);
   void FillParams(Node* node);
   void WireSlot(Slot* slot);
@@ -88,10 +90,14 @@ class Graph {
   std::map<std::string, size_t> values_;
   std::vector<std::unique_ptr<Slot>> slots_;
   Buffer workspace_;
-  Buffer poison_;
+  Buffer poison_;  ///< As large as anything that is poisoned.
 };
 
-/// Every kind of backend in this build.
+/// Between a backend's memory and the host.
+std::vector<std::byte> ReadBytes(Backend& backend, const void* data, size_t bytes);
+void WriteBytes(Backend& backend, const std::vector<std::byte>& host, void* data);
+
+/// Every kind of backend that this build has and this machine can run.
 std::vector<std::string> Kinds();
 
 /// Fails the running test where the tensors differ in shape, or in an element by more than

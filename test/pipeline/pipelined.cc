@@ -67,14 +67,15 @@ TrainingResult TrainPipelined(const TrainingCase& c, const Dataset& data, Transp
   return result;
 }
 
-TrainingResult TrainOnThreads(const TrainingCase& c, const Dataset& data, size_t eager_bytes) {
+TrainingResult TrainOnThreads(const TrainingCase& c, const Dataset& data, size_t eager_bytes,
+                              LoopbackHub::Copy copy) {
   const int size = std::accumulate(c.replicas.begin(), c.replicas.end(), 0);
   TrainingResult result;
   const auto rank_main = [&](Transport& transport) {
     TrainingResult mine = TrainPipelined(c, data, transport);
     if (transport.rank() == 0) result = std::move(mine);
   };
-  OnThreads(size, rank_main, eager_bytes);
+  OnThreads(size, rank_main, eager_bytes, copy);
   return result;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "pipeline/serial.h"
-#include "transport/transport.h"
+#include "transport/loopback/loopback.h"
 
 namespace pd {
 
@@ -10,9 +10,10 @@ namespace pd {
 /// agree bit for bit.
 TrainingResult TrainPipelined(const TrainingCase& c, const Dataset& data, Transport& transport);
 
-/// The same on threads of this process; `eager_bytes` as LoopbackHub's.
-TrainingResult TrainOnThreads(const TrainingCase& c, const Dataset& data,
-                              size_t eager_bytes = 4096);
+/// The same on threads of this process; `eager_bytes` and `copy` as
+/// LoopbackHub's.
+TrainingResult TrainOnThreads(const TrainingCase& c, const Dataset& data, size_t eager_bytes = 4096,
+                              LoopbackHub::Copy copy = nullptr);
 
 /// Where `got` is not `wanted`, bit for bit: the first name that differs, and how; "" when nowhere.
 std::string Difference(const TrainingResult& got, const TrainingResult& wanted);

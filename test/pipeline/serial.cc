@@ -27,6 +27,26 @@ BlockPtr Copy(Backend& backend, const BlockPtr& from) {
   return to;
 }
 
+std::vector<std::byte> ToHost(Backend& backend, const Block& from, size_t bytes, DType dtype) {
+  std::vector<std::byte> host(bytes);
+  backend.ToHost(DenseLayout({static_cast<int64_t>(bytes / SizeOf(dtype))}, dtype), from.data(),
+                 host.data());
+  return host;
+}
+
+template <typename T>
+void FromHost(Backend& backend, const std::vector<T>& host, DType dtype, Block& to) {
+  const size_t count = host.size() * sizeof(T) / SizeOf(dtype);
+  backend.FromHost(DenseLayout({static_cast<int64_t>(count)}, dtype), host.data(), to.data());
+}
+
+std::vector<float> Floats(Backend& backend, const Block& from, size_t count) {
+  std::vector<float> values(count);
+  backend.ToHost(DenseLayout({static_cast<int64_t>(count)}, DType::kF32), from.data(),
+                 values.data());
+  return values;
+}
+
 // The parameters of one layer: a block each.
 using LayerBlocks = std::vector<BlockPtr>;
 // The parameters of all layers.
@@ -38,7 +58,7 @@ class Serial {
       : case_(c),
         data_(data),
         model_(Model::Parse(JsonView::Parse(c.model, "model"))),
-        backend_(MakeBackend(c.backend, 1)),
+        backend_(BackendOf(c)),
         shape_(ShapeOf(c)),
         stage_of_(model_.num_layers(), 0) {
     for (size_t s = 0; s < c.stages.size(); ++s) {
@@ -93,7 +113,7 @@ class Serial {
         } else {
           for (LayerBlocks& replica : state_[l]) {
             replica.push_back(Zeros(values.size() * sizeof(float)));
-            std::copy(values.begin(), values.end(), static_cast<float*>(replica.back()->data()));
+            FromHost(*backend_, values, DType::kF32, *replica.back());
           }
         }
       }
@@ -141,13 +161,14 @@ class Serial {
       LayerBlocks next;
       for (size_t p = 0; p < newest_[l].size(); ++p) {
         const size_t count = ParamLayout(l, p).stored();
-        BlockPtr sum = Zeros(count * sizeof(float));
+        std::vector<float> shares;
+        std::vector<BlockPtr> parts;
         for (size_t i = 0; i < round.size(); ++i) {
-          const float share = static_cast<float>(samples_in(first + static_cast<int64_t>(i))) /
-                              static_cast<float>(total);
-          AddScaledHost(backend_->dtype(), sum->data(), round[i][l][p]->data(), share, i == 0,
-                        count);
+          shares.push_back(static_cast<float>(samples_in(first + static_cast<int64_t>(i))) /
+                           static_cast<float>(total));
+          parts.push_back(round[i][l][p]);
         }
+        const BlockPtr sum = WeightedSum(parts, shares, count);
         next.push_back(Copy(*backend_, versions[l].back()[p]));
         backend_->Sgd({.w = versions[l].back()[p]->data(),
                        .g = sum->data(),
@@ -162,6 +183,21 @@ class Serial {
     }
   }
 
+  // In replica order, on the host, each product rounded.
+  BlockPtr WeightedSum(const std::vector<BlockPtr>& parts, const std::vector<float>& shares,
+                       size_t count) {
+    const DType dtype = backend_->dtype();
+    const size_t bytes = count * SizeOf(dtype);
+    std::vector<std::byte> sum(bytes);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::vector<std::byte> part = ToHost(*backend_, *parts[i], bytes, dtype);
+      AddScaledHost(dtype, sum.data(), part.data(), shares[i], i == 0, count);
+    }
+    BlockPtr made = Zeros(bytes);
+    FromHost(*backend_, sum, dtype, *made);
+    return made;
+  }
+
   // Replicas' running statistics are averaged at each drain.
   void AverageState() {
     for (int l = 0; l < model_.num_layers(); ++l) {
@@ -170,11 +206,10 @@ class Serial {
       for (size_t p = 0; p < state_[l][0].size(); ++p) {
         const size_t count =
             Elements(model_.layers()[l].layer->params()[newest_[l].size() + p].shape);
-        BlockPtr sum = Zeros(count * sizeof(float));
-        for (size_t r = 0; r < replicas; ++r) {
-          AddScaledHost(backend_->dtype(), sum->data(), state_[l][r][p]->data(),
-                        1.0F / static_cast<float>(replicas), r == 0, count);
-        }
+        std::vector<BlockPtr> parts;
+        for (size_t r = 0; r < replicas; ++r) parts.push_back(state_[l][r][p]);
+        const BlockPtr sum = WeightedSum(
+            parts, std::vector<float>(replicas, 1.0F / static_cast<float>(replicas)), count);
         for (size_t r = 0; r < replicas; ++r) state_[l][r][p] = Copy(*backend_, sum);
       }
     }
@@ -194,10 +229,11 @@ class Serial {
     for (int i = 0; i < model_.num_inputs(); ++i) {
       values[i] = Zeros(plan.layout(i).bytes);
       const TensorSpec& spec = data_.fields()[i];
+      std::vector<std::byte> rows(spec.Bytes(samples));
       for (int64_t n = 0; n < samples; ++n) {
-        data_.Read(b * case_.batch_size + n, i, 0,
-                   static_cast<std::byte*>(values[i]->data()) + n * spec.Bytes(1));
+        data_.Read(b * case_.batch_size + n, i, 0, rows.data() + n * spec.Bytes(1));
       }
+      FromHost(*backend_, rows, spec.dtype, *values[i]);
     }
     struct Call {
       std::vector<const void*> x, params;
@@ -238,13 +274,16 @@ class Serial {
                    .training = training};
       plan.op(l).Forward(call.args);
       if (!node.layer->is_loss()) continue;
-      const auto* losses = static_cast<const float*>(values[model_.OutputOf(l)]->data());
+      const std::vector<float> losses =
+          Floats(*backend_, *values[model_.OutputOf(l)], static_cast<size_t>(samples));
       double sum = 0;
       for (int64_t n = 0; n < samples; ++n) sum += static_cast<double>(losses[n]);
       std::vector<float>& means = result_[training ? "loss" : "evaluation"];
       means.push_back(static_cast<float>(sum / static_cast<double>(samples)));
-      if (!training)
-        means.push_back(std::accumulate(call.args.correct, call.args.correct + samples, 0.0F));
+      if (training) continue;
+      const std::vector<float> correct =
+          Floats(*backend_, *call.correct, static_cast<size_t>(samples));
+      means.push_back(std::accumulate(correct.begin(), correct.end(), 0.0F));
     }
     if (!training) return {};
     for (int l = model_.num_layers() - 1; l >= 0; --l) {
@@ -296,8 +335,7 @@ class Serial {
           result_[name + ".momentum"] = dense;
           ++trainable;
         } else {
-          const auto* values = static_cast<const float*>(state_[l][0][running++]->data());
-          result_[name] = {values, values + dense.size()};
+          result_[name] = Floats(*backend_, *state_[l][0][running++], dense.size());
         }
       }
     }
@@ -324,6 +362,10 @@ std::vector<std::string> TrainingBackends() {
     if (kind != "ref64") kinds.emplace_back(kind);
   }
   return kinds;
+}
+
+std::unique_ptr<Backend> BackendOf(const TrainingCase& c, int rank) {
+  return c.make_backend ? c.make_backend(rank) : MakeBackend(c.backend, 1);
 }
 
 PipelineShape ShapeOf(const TrainingCase& c) {

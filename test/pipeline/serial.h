@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct TrainingCase {
   std::vector<int> replicas;   ///< One a stage.
   std::vector<int> in_flight;  ///< One a stage; empty: defaults.
   std::string backend = "ref";
+  /// Of a rank, instead of `backend`, where set.
+  std::function<std::unique_ptr<Backend>(int rank)> make_backend;
+  std::vector<bool> recompute;  ///< One a stage; empty: none.
   int64_t batch_size = 4;
   std::vector<int64_t>
       segments;  ///< Samples of each training segment, from the front of the data set.
@@ -31,6 +35,8 @@ struct TrainingCase {
 /// end, the mean loss of each minibatch ("loss"), and the mean loss and the number of right answers
 /// of each minibatch of the evaluations ("evaluation").
 using TrainingResult = std::map<std::string, std::vector<float>>;
+
+std::unique_ptr<Backend> BackendOf(const TrainingCase& c, int rank = 0);
 
 /// The backends of this build that train in f32.
 std::vector<std::string> TrainingBackends();

@@ -49,6 +49,7 @@ PipelineSpec SpecOf(const TrainingCase& c, const Model& model, const Cut& cut) {
   spec.seed = c.seed;
   spec.momentum = c.momentum;
   spec.weight_decay = c.weight_decay;
+  spec.recompute = c.recompute;
   for (const std::vector<int64_t>& sizes : {c.segments, c.evaluations}) {
     for (const int64_t samples : sizes) {
       if (samples % c.batch_size != 0) spec.short_batches.push_back(samples % c.batch_size);
@@ -68,9 +69,10 @@ Session::Session(const TrainingCase& c, Transport& transport, std::unique_ptr<Ba
       cut_(c.stages.empty() ? MakeWholeCut(model_) : MakeCut(model_, c.stages)),
       spec_(SpecOf(c, model_, cut_)),
       comm_(transport, {.report_s = 20, .fail_s = 60}),
-      backend_(backend != nullptr ? std::move(backend) : MakeBackend(c.backend, 1)),
+      backend_(backend != nullptr ? std::move(backend) : BackendOf(c, transport.rank())),
       collector_(spec_, comm_, cut_.stage_of[model_.num_layers() - 1]) {
   const auto [stage, replica] = RoleOf(spec_, transport);
+  spec_.direct_messages = transport.takes_device_memory();
   worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, stage, replica);
 }
 
@@ -145,8 +147,9 @@ TrainingResult Session::Export() const {
   return result;
 }
 
-void OnThreads(int ranks, const std::function<void(Transport&)>& rank_main, size_t eager_bytes) {
-  LoopbackHub hub(ranks, eager_bytes);
+void OnThreads(int ranks, const std::function<void(Transport&)>& rank_main, size_t eager_bytes,
+               LoopbackHub::Copy copy) {
+  LoopbackHub hub(ranks, eager_bytes, copy);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
   std::atomic<int> first{-1};
   std::vector<std::thread> threads;

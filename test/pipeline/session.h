@@ -10,7 +10,7 @@
 #include "pipeline/serial.h"
 #include "pipeline/worker.h"
 #include "train/metrics.h"
-#include "transport/transport.h"
+#include "transport/loopback/loopback.h"
 
 namespace pd {
 
@@ -58,8 +58,8 @@ class Session {
 };
 
 /// Runs `rank_main` on a thread for each rank of a loopback. The first error is
-/// thrown again when all have ended; it ends the others.
+/// thrown again when all have ended; it ends the others. `copy` as LoopbackHub's.
 void OnThreads(int ranks, const std::function<void(Transport&)>& rank_main,
-               size_t eager_bytes = 4096);
+               size_t eager_bytes = 4096, LoopbackHub::Copy copy = nullptr);
 
 }  // namespace pd

@@ -71,10 +71,6 @@ class WatchedOp final : public Op {
   std::unique_ptr<Op> op_;
 };
 
-std::unique_ptr<Op> Watched(std::unique_ptr<Op> op) {
-  return std::make_unique<WatchedOp>(std::move(op));
-}
-
 }  // namespace
 
 void WatchAllocations(bool on) {
@@ -86,58 +82,46 @@ Allocations CountedAllocations() { return {.ours = by_us, .kernels = by_kernels}
 
 void WatchedBackend::Copy(void* to, const void* from, size_t bytes) {
   const InKernel here;
-  backend_->Copy(to, from, bytes);
+  ForwardingBackend::Copy(to, from, bytes);
 }
 void WatchedBackend::ToDense(const Layout& layout, const void* inner, void* dense) {
   const InKernel here;
-  backend_->ToDense(layout, inner, dense);
+  ForwardingBackend::ToDense(layout, inner, dense);
 }
 void WatchedBackend::FromDense(const Layout& layout, const void* dense, void* inner) {
   const InKernel here;
-  backend_->FromDense(layout, dense, inner);
+  ForwardingBackend::FromDense(layout, dense, inner);
 }
 void WatchedBackend::Accumulate(void* acc, const void* x, size_t count) {
   const InKernel here;
-  backend_->Accumulate(acc, x, count);
+  ForwardingBackend::Accumulate(acc, x, count);
 }
 void WatchedBackend::Sgd(const SgdArgs& args) {
   const InKernel here;
-  backend_->Sgd(args);
+  ForwardingBackend::Sgd(args);
 }
-std::unique_ptr<Op> WatchedBackend::PlanConv2d(const Conv2dDesc& desc, const OpRequest& request) {
-  return Watched(backend_->PlanConv2d(desc, request));
+void WatchedBackend::Transfer(Queue queue, void* to, const void* from, size_t bytes) {
+  const InKernel here;
+  ForwardingBackend::Transfer(queue, to, from, bytes);
 }
-std::unique_ptr<Op> WatchedBackend::PlanLinear(const LinearDesc& desc, const OpRequest& request) {
-  return Watched(backend_->PlanLinear(desc, request));
+void WatchedBackend::Record(Queue queue, Mark& mark, const char* purpose) {
+  const InKernel here;
+  ForwardingBackend::Record(queue, mark, purpose);
 }
-std::unique_ptr<Op> WatchedBackend::PlanPool2d(const Pool2dDesc& desc, const OpRequest& request) {
-  return Watched(backend_->PlanPool2d(desc, request));
+void WatchedBackend::Wait(Queue queue, const Mark& mark, const char* purpose) {
+  const InKernel here;
+  ForwardingBackend::Wait(queue, mark, purpose);
 }
-std::unique_ptr<Op> WatchedBackend::PlanActivation(Activation desc, const OpRequest& request) {
-  return Watched(backend_->PlanActivation(desc, request));
+void WatchedBackend::WaitOnHost(const Mark& mark, const char* purpose) {
+  const InKernel here;
+  ForwardingBackend::WaitOnHost(mark, purpose);
 }
-std::unique_ptr<Op> WatchedBackend::PlanFlatten(const OpRequest& request) {
-  return Watched(backend_->PlanFlatten(request));
+void WatchedBackend::Notify(Queue queue, Notice notice, void* context) {
+  const InKernel here;
+  ForwardingBackend::Notify(queue, notice, context);
 }
-std::unique_ptr<Op> WatchedBackend::PlanDropout(const DropoutDesc& desc, const OpRequest& request) {
-  return Watched(backend_->PlanDropout(desc, request));
-}
-std::unique_ptr<Op> WatchedBackend::PlanBatchNorm(const BatchNormDesc& desc,
-                                                  const OpRequest& request) {
-  return Watched(backend_->PlanBatchNorm(desc, request));
-}
-std::unique_ptr<Op> WatchedBackend::PlanLrn(const LrnDesc& desc, const OpRequest& request) {
-  return Watched(backend_->PlanLrn(desc, request));
-}
-std::unique_ptr<Op> WatchedBackend::PlanAdd(const OpRequest& request) {
-  return Watched(backend_->PlanAdd(request));
-}
-std::unique_ptr<Op> WatchedBackend::PlanConcat(const OpRequest& request) {
-  return Watched(backend_->PlanConcat(request));
-}
-std::unique_ptr<Op> WatchedBackend::PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
-                                                            const OpRequest& request) {
-  return Watched(backend_->PlanSoftmaxCrossEntropy(desc, request));
+std::unique_ptr<Op> WatchedBackend::Wrap(std::unique_ptr<Op> op) {
+  return std::make_unique<WatchedOp>(std::move(op));
 }
 
 }  // namespace pd

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "backend/backend.h"
+#include "support/forwarding_backend.h"
 
 namespace pd {
 
@@ -18,41 +18,35 @@ Allocations CountedAllocations();  ///< Since watching was last switched on.
 
 /// Passes everything on to a backend, adds up the memory that it is asked for, and marks the time
 /// inside its kernels.
-class WatchedBackend final : public Backend {
+class WatchedBackend final : public ForwardingBackend {
  public:
-  explicit WatchedBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  using ForwardingBackend::ForwardingBackend;
 
   size_t allocated_bytes() const { return allocated_bytes_; }
 
-  std::string_view kind() const override { return backend_->kind(); }
-  std::string name() const override { return backend_->name(); }
-  std::string libraries() const override { return backend_->libraries(); }
-  int threads() const override { return backend_->threads(); }
-  DType dtype() const override { return backend_->dtype(); }
   Buffer Allocate(size_t bytes) override {
     allocated_bytes_ += bytes;
-    return backend_->Allocate(bytes);
+    return inner().Allocate(bytes);
+  }
+  Buffer AllocateStaging(size_t bytes) override {
+    allocated_bytes_ += bytes;
+    return inner().AllocateStaging(bytes);
   }
   void Copy(void* to, const void* from, size_t bytes) override;
   void ToDense(const Layout& layout, const void* inner, void* dense) override;
   void FromDense(const Layout& layout, const void* dense, void* inner) override;
   void Accumulate(void* acc, const void* x, size_t count) override;
   void Sgd(const SgdArgs& args) override;
-  std::unique_ptr<Op> PlanConv2d(const Conv2dDesc& desc, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanLinear(const LinearDesc& desc, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanPool2d(const Pool2dDesc& desc, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanActivation(Activation desc, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanFlatten(const OpRequest& request) override;
-  std::unique_ptr<Op> PlanDropout(const DropoutDesc& desc, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanBatchNorm(const BatchNormDesc& desc, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanLrn(const LrnDesc& desc, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanAdd(const OpRequest& request) override;
-  std::unique_ptr<Op> PlanConcat(const OpRequest& request) override;
-  std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
-                                              const OpRequest& request) override;
+  void Transfer(Queue queue, void* to, const void* from, size_t bytes) override;
+  void Record(Queue queue, Mark& mark, const char* purpose) override;
+  void Wait(Queue queue, const Mark& mark, const char* purpose) override;
+  void WaitOnHost(const Mark& mark, const char* purpose) override;
+  void Notify(Queue queue, Notice notice, void* context) override;
+
+ protected:
+  std::unique_ptr<Op> Wrap(std::unique_ptr<Op> op) override;
 
  private:
-  std::unique_ptr<Backend> backend_;
   size_t allocated_bytes_ = 0;
 };
 

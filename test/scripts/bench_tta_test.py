@@ -8,14 +8,15 @@ from script_test import SCRIPTS, ScriptTest, run, skip
 
 PROFILE = """#!/usr/bin/env python3
 import sys
-open(sys.argv[sys.argv.index("-o") + 1], "w").write("{}")
+text = '{"levels": [{"workers": 2, "bandwidth_bytes_per_s": 6.25e7, "latency_ms": 0.125}]}'
+open(sys.argv[sys.argv.index("-o") + 1], "w").write(text if "--network" in sys.argv else "{}")
 """
 PARTITION = """#!/usr/bin/env python3
 import json, sys
 strategy = sys.argv[sys.argv.index("--strategy") + 1]
 stages = [{"layers": ["a", "b"], "workers": [0, 1]}] if strategy == "data-parallel" else [
     {"layers": ["a"], "workers": [0]}, {"layers": ["b"], "workers": [1]}]
-json.dump({"strategy": strategy, "stages": stages}, open(sys.argv[sys.argv.index("-o") + 1], "w"))
+json.dump({"strategy": strategy, "stages": stages, "command": " ".join(sys.argv)}, open(sys.argv[sys.argv.index("-o") + 1], "w"))
 """
 # Each evaluation is a second of training apart at lr 0.1 on a pipeline; data parallelism takes four times as
 # long, lr 0.2 twice as long, and lr 0.3 fails. A sample sends 1000 bytes, starting 5000.
@@ -111,6 +112,15 @@ class BenchTtaTest(ScriptTest):
                         ["--samples-only", "--minibatches", "0"]):
             done = self.bench(*options)
             self.assertEqual(done.returncode, 2, (options, done.stderr))
+
+    def test_a_measured_network_is_what_plans_are_for(self):
+        done = self.bench("--bandwidth", "measured", "--strategies", "pipeline", "--lrs", "0.1", "--minibatches", 0)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads((self.out / "results.json").read_text(encoding="utf-8"))
+        self.assertEqual(facts["planned_for"], "62.5 MB/s each way, 0.12 ms, as measured")
+        plan = json.loads((self.out / "pipeline.plan.json").read_text(encoding="utf-8"))
+        self.assertIn(f"--cluster {self.out / 'cluster.json'}", plan["command"])
+        self.assertNotIn("--bandwidth", plan["command"])
 
 
 if __name__ == "__main__":

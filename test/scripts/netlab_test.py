@@ -4,7 +4,7 @@ import os
 import sys
 import unittest
 
-from script_test import ROOT, SCRIPTS, ScriptTest, run, skip
+from script_test import ROOT, SCRIPTS, ScriptTest, require_lab, run
 
 NETLAB = SCRIPTS / "netlab"
 DUPLEX = ROOT / "test" / "scripts" / "duplex.py"
@@ -111,10 +111,5 @@ class NetlabTest(ScriptTest):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        skip("the virtual cluster needs root")
-    if run("sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; command -v tc").returncode != 0:
-        skip("the virtual cluster needs iproute2")
-    if run("unshare", "--net", "true").returncode != 0:
-        skip("this machine does not let us make networks")
+    require_lab()
     unittest.main()

@@ -1,4 +1,5 @@
 """What the tests of the scripts share. A test program ends with status 77 when it cannot run here."""
+import os
 import pathlib
 import shutil
 import subprocess
@@ -34,3 +35,13 @@ class ScriptTest(unittest.TestCase):
 def skip(reason):
     print(f"SKIPPED: {reason}")
     sys.exit(SKIPPED)
+
+
+def require_lab():
+    """Ends the program where no virtual cluster can be made."""
+    if os.geteuid() != 0:
+        skip("the virtual cluster needs root")
+    if run("sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; command -v tc").returncode != 0:
+        skip("the virtual cluster needs iproute2")
+    if run("unshare", "--net", "true").returncode != 0:
+        skip("this machine does not let us make networks")

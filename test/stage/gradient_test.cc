@@ -99,14 +99,19 @@ class Stages {
       state = all.backend_->Allocate(weights->state_bytes());
       arena = all.backend_->Allocate(program->arena_bytes());
       scratch = all.backend_->Allocate(program->scratch_bytes());
+      for (const StageProgram::Output& output : program->outputs()) {
+        made.push_back(all.backend_->Allocate(output.bytes));
+        outputs.push_back(made.back().data());
+      }
       weights->Initialise(all.model_, *all.backend_, 9, params.data(), state.data());
     }
     int index;
     std::unique_ptr<WeightLayout> weights;
     std::unique_ptr<StageProgram> program;
     Buffer params, gradients, state, arena, scratch;
+    std::vector<Buffer> made;
     std::vector<const std::byte*> inputs;
-    std::vector<std::byte*> received, sent;
+    std::vector<std::byte*> outputs, received, sent;
   };
 
   StageMemory MemoryOf(Stage& stage) {
@@ -126,6 +131,7 @@ class Stages {
     return {.arena = stage.arena.data(),
             .scratch = stage.scratch.data(),
             .inputs = stage.inputs,
+            .outputs = stage.outputs,
             .gradients_received = stage.received,
             .gradients_sent = stage.sent,
             .weights = stage.params.data(),
@@ -137,10 +143,11 @@ class Stages {
   void Forward(Stage& stage) {
     StageObserver nobody;
     stage.program->Forward(MemoryOf(stage), nobody);
-    for (const StageProgram::Output& output : stage.program->outputs()) {
+    for (size_t o = 0; o < stage.outputs.size(); ++o) {
+      const StageProgram::Output& output = stage.program->outputs()[o];
       for (const int m : cut_.Outgoing(stage.index, false)) {
         if (cut_.messages[m].tensor != output.tensor) continue;
-        std::memcpy(messages_[m].data(), stage.arena.data() + output.offset, output.bytes);
+        std::memcpy(messages_[m].data(), stage.outputs[o], output.bytes);
       }
     }
   }

@@ -111,6 +111,57 @@ class PdPartition(unittest.TestCase):
         self.refused([self.profile, "--cluster", path, "--bandwidth", "1Gbps"], "--bandwidth")
         self.refused([self.profile, "--cluster", self.profile], "/format")
 
+    def test_cuts_and_replicas(self):
+        plan, _ = self.plan(self.profile, "-n", "4", "--bandwidth", "1Gbps", "--cut-after", "conv1",
+                            "--cut-after", "fc1", "--replicas", "1,1,2")
+        self.assertEqual([s["layers"] for s in plan["stages"]], [["conv1"], ["conv2", "fc1"], ["fc2"]])
+        self.assertEqual([s["workers"] for s in plan["stages"]], [[0], [1], [2, 3]])
+
+    def test_machines_and_speeds(self):
+        cluster = {"format": "pipedream.cluster/1", "speeds": [1, 1, 0.5, 2], "levels": [
+            {"workers": 2, "bandwidth_bytes_per_s": 1.25e9, "latency_ms": 0.01},
+            {"workers": 2, "bandwidth_bytes_per_s": 1.25e8, "latency_ms": 0.1}]}
+        plan, table = self.plan(self.profile, "--cluster", self.file("cluster.json", json.dumps(cluster)))
+        self.assertEqual(plan["cluster"], cluster)
+        self.assertIn("2 at 1.25 GB/s x 2 at 125 MB/s", table)
+        for key in ("compute_ms", "idle_share", "bytes_sent", "bytes_received", "memory_bytes"):
+            self.assertEqual(len(plan["predicted"][key]), 4)
+
+    def test_simulated_run_and_its_trace(self):
+        path = os.path.join(self.folder.name, "trace.json")
+        _, table = self.plan(self.profile, "-n", "3", "--bandwidth", "1Gbps", "--strategy", "straight",
+                             "--simulate", "20", "--trace", path)
+        self.assertIn("simulated from a cold start: 20 minibatches", table)
+        with open(path, encoding="utf-8") as trace:
+            events = json.load(trace)
+        forwards = [e for e in events if e.get("cat") == "forward"]
+        self.assertEqual(len(forwards), 20 * len({e["pid"] for e in forwards}))
+        self.assertEqual({e["tid"] for e in events if e["ph"] == "X"}, {0, 1})
+
+    def test_explanation_and_picture(self):
+        path = os.path.join(self.folder.name, "plan.svg")
+        _, table = self.plan(self.profile, "-n", "4", "--bandwidth", "1Gbps", "--explain", "--picture", path)
+        for words in ("if there were", "links of 2.5 Gbit/s", "one worker more", "instead", "straight"):
+            self.assertIn(words, table)
+        with open(path, encoding="utf-8") as picture:
+            self.assertIn("<svg", picture.read())
+
+    def test_published_text_profiles(self):
+        text = ("node1 -- Input0 -- forward_compute_time=0.000, backward_compute_time=0.000, "
+                "activation_size=0.0, parameter_size=0.000\n"
+                "node2 -- Linear -- forward_compute_time=1.0, backward_compute_time=2.0, "
+                "activation_size=4000.000, parameter_size=8000.000\n"
+                "node3 -- Linear -- forward_compute_time=1.0, backward_compute_time=2.0, "
+                "activation_size=4000.000, parameter_size=8000.000\n"
+                "\tnode1 -- node2\n\tnode2 -- node3\n")
+        path = self.file("two.graph.txt", text)
+        plan, _ = self.plan(path, "-b", "32", "-n", "2", "--bandwidth", "1Gbps")
+        self.assertEqual(plan["batch_size"], 32)
+        self.assertEqual(len(plan["layers"]), 2)
+        done = self.run_tool(path, "-b", "32", "--convert")
+        self.assertEqual(json.loads(done.stdout)["format"], "pipedream.profile/1")
+        self.refused([path, "-n", "2", "--bandwidth", "1Gbps"], "two.graph.txt", "batch")
+
     def test_bandwidths_that_make_no_sense_are_refused(self):
         for text in ("0", "0bps", "-1Gbps", "nan", "NaNGbps", "1e309bps", "1e309", "25Gb", "10", "0x10Gbps",
                      "10 Gbps", "Gbps", "infbps", "1e-3bps"):
@@ -128,8 +179,20 @@ class PdPartition(unittest.TestCase):
         self.refused([*two, "--strategy", "straigt"], "did you mean \"straight\"?")
         self.refused([*two, "--cost-model", "exact"], "runtime, arxiv")
         self.refused([*two, "--schedule", "gpipe"], "--schedule", "1f1b")
-        self.refused([*two, "--simulate", "9"], "--simulate is not available yet")
-        self.refused([*two, "--trace", "trace.json"], "--trace is not available yet")
+        for count in ("0", "-1", "2.5", "100001"):
+            self.refused([*two, f"--simulate={count}"], "--simulate: expected an integer")
+        self.refused([*two, "--trace", "trace.json"], "--trace: expected beside --simulate")
+        self.refused([*two, "--simulate", "9", "--trace", "-"], "--trace: expected a file")
+        self.refused([*two, "--simulate", "9", "--trace", self.profile], "--trace")
+        self.refused([*two, "-o", "x.json", "--picture", "x.json"], "--picture")
+        self.refused([*two, "--cut-after", "conv3"], "--cut-after", "did you mean \"conv1\"?")
+        self.refused([*two, "--cut-after", "conv1", "--strategy", "data-parallel"], "--cut-after")
+        for replicas in ("0", "1,", ",1", "1;1", "2.5"):
+            self.refused([*two, f"--replicas={replicas}"], "--replicas")
+        self.refused([*two, "--replicas", "2,1"], "--replicas")
+        self.refused([*two, "--replicas", "2", "--strategy", "straight"], "--replicas")
+        self.refused([*two, "-b", "64"], "-b")
+        self.refused([self.profile, "--convert"], "--convert")
         self.refused([], "profile")
 
     def test_no_plan_fits_the_memory(self):

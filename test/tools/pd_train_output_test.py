@@ -42,8 +42,10 @@ class Metrics(TrainCase):
             self.assertEqual(end["accuracy"], done.events("eval")[-1]["accuracy"])
             self.assertEqual([(w["rank"], w["stage"]) for w in end["workers"]], [(0, 0), (1, 0), (2, 1)])
             for w in end["workers"]:
-                for key in ("compute_ms", "bytes_sent", "bytes_received", "peak_memory_bytes"):
+                for key in ("compute_ms", "bytes_sent", "bytes_received", "peak_memory_bytes", "base_memory_bytes"):
                     self.assertGreater(w[key], 0)
+                self.assertAlmostEqual(w["measured"]["bytes_sent"], w["bytes_sent"] / 50)
+                self.assertIsNone(w["predicted"])
             sent, received = (sum(w[k] for w in end["workers"]) for k in ("bytes_sent", "bytes_received"))
             self.assertAlmostEqual(sent, received, delta=0.01 * sent)
 

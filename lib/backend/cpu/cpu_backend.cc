@@ -69,7 +69,6 @@ class CpuBackend : public Backend {
     });
   }
 
-
   void Sgd(const SgdArgs& args) override {
     ForRanges(args.count, [&](int64_t begin, int64_t end) {
       SgdArgs part = args;

@@ -71,6 +71,7 @@ class LoopbackHub::Worker : public Transport {
   int rank() const override { return rank_; }
   int size() const override;
   const char* host() const override { return "loopback"; }
+  bool takes_device_memory() const override;
   void StartSend(int peer, int tag, const void* data, size_t bytes, Token token) override;
   void StartReceive(int peer, int tag, void* data, size_t max_bytes, Token token) override;
   size_t Poll(std::span<Completion> done) override;
@@ -87,7 +88,8 @@ struct LoopbackHub::State {
     Queue finished;         ///< This worker's, not yet reported.
   };
 
-  State(int size, size_t eager) : eager_bytes(eager), mailboxes(static_cast<size_t>(size)) {
+  State(int size, size_t eager, Copy with)
+      : eager_bytes(eager), copy(with), mailboxes(static_cast<size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) workers.emplace_back(*this, rank);
   }
 
@@ -109,12 +111,21 @@ struct LoopbackHub::State {
     PD_CHECK(tag >= 0, "tag {}", tag);
   }
 
+  void Move(void* to, const void* from, size_t bytes) const {
+    if (bytes == 0) return;
+    if (copy != nullptr) {
+      copy(to, from, bytes);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+  }
+
   /// Gives the message of `send` to `receive`, and both to who started them.
   void Deliver(Request* send, Request* receive) {
     if (send->bytes > receive->bytes) {
       receive->too_long = send->bytes;
     } else {
-      if (send->bytes > 0) std::memcpy(receive->to, send->from, send->bytes);
+      Move(receive->to, send->from, send->bytes);
       receive->bytes = send->bytes;
     }
     mailboxes[receive->destination].finished.Push(receive);
@@ -127,6 +138,7 @@ struct LoopbackHub::State {
 
   std::mutex mutex;
   const size_t eager_bytes;
+  const Copy copy;
   std::vector<Mailbox> mailboxes;
   std::deque<Request> requests;  ///< All nodes; they never move.
   Queue free;
@@ -135,6 +147,8 @@ struct LoopbackHub::State {
 };
 
 int LoopbackHub::Worker::size() const { return static_cast<int>(state_.mailboxes.size()); }
+
+bool LoopbackHub::Worker::takes_device_memory() const { return state_.copy != nullptr; }
 
 void LoopbackHub::Worker::StartSend(int peer, int tag, const void* data, size_t bytes,
                                     Token token) {
@@ -162,7 +176,7 @@ void LoopbackHub::Worker::StartSend(int peer, int tag, const void* data, size_t 
     return;
   }
   Request* copy = fill(nullptr, true);
-  if (bytes > 0) std::memcpy(copy->eager.get(), data, bytes);
+  state_.Move(copy->eager.get(), data, bytes);
   copy->from = copy->eager.get();
   mailbox.sends.Push(copy);
   state_.mailboxes[rank_].finished.Push(fill(data, false));
@@ -215,9 +229,9 @@ void LoopbackHub::Worker::Abort(int status) {
   Throw(ErrorCode::kComm, "rank {} ended the job with status {}", rank_, status);
 }
 
-LoopbackHub::LoopbackHub(int size, size_t eager_bytes) {
+LoopbackHub::LoopbackHub(int size, size_t eager_bytes, Copy copy) {
   PD_CHECK(size >= 1, "{} workers", size);
-  state_ = std::make_unique<State>(size, eager_bytes);
+  state_ = std::make_unique<State>(size, eager_bytes, copy);
 }
 
 LoopbackHub::~LoopbackHub() = default;

@@ -14,10 +14,14 @@ class LoopbackHub {
  public:
   static constexpr size_t kDefaultEagerBytes = 4096;
 
+  /// Copies between any two memories of the workers, as std::memcpy does for the host's.
+  using Copy = void (*)(void* to, const void* from, size_t bytes);
+
   /// Messages below `eager_bytes` are copied when their send starts, and are complete at once;
   /// longer ones stay with the sender until they are received, as MPI's rendezvous does. 0: no send
   /// completes before its receive. Every request in flight takes `eager_bytes` of memory.
-  explicit LoopbackHub(int size, size_t eager_bytes = kDefaultEagerBytes);
+  /// `copy`: for messages in the memory of devices too; null: in the host's only.
+  explicit LoopbackHub(int size, size_t eager_bytes = kDefaultEagerBytes, Copy copy = nullptr);
   ~LoopbackHub();
 
   /// The transport of worker `rank`; lives as long as the hub.

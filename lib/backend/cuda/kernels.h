@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+/// Launchers of our own kernels: each queues its work on `stream` and returns what cudaGetLastError
+/// says of the launch. C++17, since .cu files include it.
+///
+/// All pointers are to device memory, f32 and dense unless said otherwise, and may be any multiple
+/// of 4 bytes (of 64 at the start of a tensor). Outputs are overwritten and overlap nothing, unless
+/// said otherwise. A count of 0 launches nothing and is no error. No kernel uses atomics: results
+/// do not depend on the order in which threads run, nor on the device. Multiplications and
+/// additions are rounded one by one (nvcc -fmad=false) where a formula is given bit for bit.
+namespace pd::cuda {
+
+// ---- Element-wise
+
+/// acc[i] += x[i], bit for bit.
+cudaError_t LaunchAccumulate(float* acc, const float* x, size_t count, cudaStream_t stream);
+
+/// sum[i] = a[i] + b[i], bit for bit.
+cudaError_t LaunchSum(float* sum, const float* a, const float* b, size_t count,
+                      cudaStream_t stream);
+
+/// Bit for bit Backend::Sgd (SgdArgs, and SgdHostF32 in backend/elementwise.h): with
+/// weight_decay == 0, w is left out of g'; with momentum == 0, m is not touched and may be null.
+/// w_out may be w.
+struct SgdStep {
+  float lr = 0, momentum = 0, weight_decay = 0;
+};
+cudaError_t LaunchSgd(const float* w, const float* g, float* m, float* w_out, size_t count,
+                      SgdStep step, cudaStream_t stream);
+
+enum class ActivationKind { kRelu, kTanh, kSigmoid };
+
+/// relu: x <= 0 ? 0 : x (a NaN stays one); tanh; sigmoid 1/(1 + e^-x), finite for any finite x.
+/// Accurate tanhf and expf, not the fast intrinsics.
+cudaError_t LaunchActivation(ActivationKind kind, const float* x, float* y, size_t count,
+                             cudaStream_t stream);
+/// From y alone: relu y <= 0 ? 0 : dy; tanh dy·(1 - y²); sigmoid dy·y·(1 - y).
+cudaError_t LaunchActivationBackward(ActivationKind kind, const float* y, const float* dy,
+                                     float* dx, size_t count, cudaStream_t stream);
+
+/// y[i] = DropoutKeeps(key, minibatch, i, p) ? x[i]/(1 - p) : 0, with base/random.h's Philox bit
+/// for bit; 0 <= p < 1. Backward is the same map of dy.
+cudaError_t LaunchDropout(const float* x, float* y, size_t count, uint64_t key, uint64_t minibatch,
+                          float p, cudaStream_t stream);
+
+/// Copies `rows` rows of `width` elements: to[r·to_stride + i] = from[r·from_stride + i].
+cudaError_t LaunchCopyRows(float* to, int64_t to_stride, const float* from, int64_t from_stride,
+                           int64_t width, int64_t rows, cudaStream_t stream);
+
+// ---- Biases. A tensor seen as [outer, channels, inner]: an image [N,K,P·Q], rows [rows,O,1].
+
+struct ChannelShape {
+  int64_t outer = 0, channels = 0, inner = 0;
+};
+
+/// y[n,c,i] += bias[c].
+cudaError_t LaunchAddBias(float* y, const float* bias, ChannelShape shape, cudaStream_t stream);
+/// dbias[c] = Σ_n Σ_i dy[n,c,i], in one order fixed by the shape. Coalesced for inner = 1 too.
+cudaError_t LaunchBiasGradient(const float* dy, float* dbias, ChannelShape shape,
+                               cudaStream_t stream);
+
+// ---- Pooling, x [planes, in[0], in[1]] → y [planes, out[0], out[1]]. Window p along a dimension
+// reads [p·stride - padding, p·stride - padding + kernel) where it meets the image; a window may
+// hang over the padded image (ceil), but each meets the image. in[0]·in[1] fits an int32.
+
+struct PoolShape {
+  int64_t planes = 0;
+  int64_t in[2] = {0, 0}, out[2] = {0, 0};
+  int64_t kernel[2] = {0, 0}, stride[2] = {0, 0}, padding[2] = {0, 0};
+  bool count_include_pad = true;  ///< Average only.
+};
+
+/// index[y's element]: where in its plane (row·in[1] + column) the maximum was found: the first of
+/// equal ones in row-major order; a NaN wins (the last of several: as ref/pool2d.cc).
+cudaError_t LaunchMaxPool(const float* x, float* y, int32_t* index, PoolShape shape,
+                          cudaStream_t stream);
+/// dx[i] = Σ dy over the outputs whose index is i, in row-major order of the outputs: a thread an
+/// element of dx, which looks at the windows that hold it. 0 where there is none.
+cudaError_t LaunchMaxPoolBackward(const float* dy, const int32_t* index, float* dx, PoolShape shape,
+                                  cudaStream_t stream);
+
+/// Divisor: elements of the window clipped to the padded image [-padding, in + padding) with
+/// count_include_pad, else to the image. Windows as large as the image (global) should be fast.
+cudaError_t LaunchAveragePool(const float* x, float* y, PoolShape shape, cudaStream_t stream);
+/// dx[i] = Σ dy/divisor over the windows that hold i; a thread an element of dx.
+cudaError_t LaunchAveragePoolBackward(const float* dy, float* dx, PoolShape shape,
+                                      cudaStream_t stream);
+
+// ---- Loss
+
+/// Per sample n: probability[n,:] = softmax(logits[n,:]) (the largest taken off first), loss[n] =
+/// log Σ e^(logit - largest) + largest - logits[n, label[n]], correct[n] = 1 where label[n] is the
+/// first of the largest logits, else 0 (correct may be null). A label outside [0, classes) reads
+/// nothing out of bounds: its loss and its row of probability are NaN, its correct 0.
+/// Shapes: logits, probability [samples, classes]; label int32, loss, correct [samples].
+cudaError_t LaunchSoftmaxCrossEntropy(const float* logits, const int32_t* label, float* probability,
+                                      float* loss, float* correct, int64_t samples, int64_t classes,
+                                      cudaStream_t stream);
+/// dlogits[n,c] = scale·(probability[n,c] - (c == label[n])).
+cudaError_t LaunchSoftmaxCrossEntropyBackward(const float* probability, const int32_t* label,
+                                              float* dlogits, int64_t samples, int64_t classes,
+                                              float scale, cudaStream_t stream);
+
+// ---- Batch norm of one value a channel (cuDNN divides by m - 1)
+
+/// y[c] = (x[c] - x[c])·weight[c] + bias[c] (so that a NaN stays one), running_mean[c] =
+/// (1 - momentum)·running_mean[c] + momentum·x[c], running_var[c] = (1 - momentum)·running_var[c].
+cudaError_t LaunchBatchNormOfOne(const float* x, const float* weight, const float* bias, float* y,
+                                 float* running_mean, float* running_var, double momentum,
+                                 int64_t channels, cudaStream_t stream);
+
+}  // namespace pd::cuda
