@@ -34,7 +34,7 @@ class Copy {
       : backend_(*backend),
         count_(values.size()),
         buffer_(backend->Allocate((count_ + 1) * sizeof(T))) {
-    backend_.FromHost(LayoutOf(count_), values.data(), buffer_.data());
+    if (count_ > 0) backend_.FromHost(LayoutOf(count_), values.data(), buffer_.data());
   }
   T* data() { return reinterpret_cast<T*>(buffer_.data()); }
   /// Nothing behind the end was written.

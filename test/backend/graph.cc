@@ -386,6 +386,7 @@ void Graph::ToDevice(const Layout& layout, const Tensor& tensor, void* data) con
 
 std::vector<std::byte> ReadBytes(Backend& backend, const void* data, size_t bytes) {
   std::vector<std::byte> host(bytes);
+  if (bytes == 0) return host;
   backend.ToHost({.dims = {}, .dtype = DType::kI32, .bytes = bytes}, data, host.data());
   return host;
 }
