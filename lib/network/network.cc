@@ -240,10 +240,12 @@ class Measurement {
       const int peer = level_.PeerIn(pairs, comm_.rank());
       comm_.Barrier();
       std::string mine = "-";
+      // Whoever holds a core up only ever adds to a trip: the quick ones tell of the network.
       if (peer >= 0 && level_.pings(comm_.rank())) {
         const double budget_s = options_.latency_s / static_cast<double>(rounds.size());
-        const std::vector<double> trips = Ping(peer, comm_.rank() < peer, budget_s);
-        if (!trips.empty()) mine = fmt::format("{}", Median(trips) / 2);
+        std::vector<double> trips = Ping(peer, comm_.rank() < peer, budget_s);
+        std::sort(trips.begin(), trips.end());
+        if (!trips.empty()) mine = fmt::format("{}", trips[trips.size() / 10] / 2);
       }
       for (const std::string& text : comm_.GatherAll(mine)) {
         if (text != "-") medians.push_back(ParseNumber(text, "milliseconds", 0, 1e9));

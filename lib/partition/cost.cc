@@ -25,7 +25,8 @@ void CheckTotals(const std::vector<LayerCost>& layers) {
     ms += layer.compute_ms();
     bytes += static_cast<double>(layer.activation_bytes) +
              static_cast<double>(layer.parameter_bytes) +
-             static_cast<double>(layer.stash_bytes.value_or(layer.activation_bytes));
+             static_cast<double>(layer.stash_bytes.value_or(layer.activation_bytes)) +
+             static_cast<double>(layer.workspace_bytes.value_or(0));
   }
   PD_REQUIRE(ms <= kMaxTotalMs, "the layers' times: expected at most {} ms in all, found {}",
              kMaxTotalMs, ms);
@@ -55,6 +56,7 @@ CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
     layer.activation_bytes = cost.activation_bytes;
     layer.parameter_bytes = cost.parameter_bytes;
     layer.stash_bytes = cost.stash_bytes.value_or(cost.activation_bytes);
+    layer.scratch_bytes = 2 * cost.activation_bytes + cost.workspace_bytes.value_or(0);
     for (const std::string& input : cost.inputs) {
       const auto found = index.find(input);
       if (found != index.end()) layer.producers.push_back(found->second);
@@ -92,7 +94,7 @@ StageSums SumsOf(const CostGraph& graph, const std::vector<int>& layers, bool in
     sums.update_ps += layer.update_ps;
     sums.parameter_bytes += layer.parameter_bytes;
     sums.stash_bytes += layer.stash_bytes;
-    sums.largest_activation_bytes = std::max(sums.largest_activation_bytes, layer.activation_bytes);
+    sums.largest_scratch_bytes = std::max(sums.largest_scratch_bytes, layer.scratch_bytes);
     sums.largest_parameter_bytes = std::max(sums.largest_parameter_bytes, layer.parameter_bytes);
     for (const int input : layer.graph_inputs) {
       if (!given[input]) sums.graph_input_bytes += graph.graph_input_bytes[input];
@@ -206,8 +208,8 @@ MemoryEstimate::MemoryEstimate(const StageSums& stage, int replicas, bool recomp
   const int64_t arena = stage.stash_bytes + stage.out_bytes;
   each = weights + inputs + (recompute ? 0 : arena);
   fixed = 2 * weights + staging + kReceiveAhead * inputs +
-          kGradientBuffers * (stage.out_bytes + stage.in_bytes) +
-          2 * stage.largest_activation_bytes + (recompute ? arena : 0);
+          kGradientBuffers * (stage.out_bytes + stage.in_bytes) + stage.largest_scratch_bytes +
+          (recompute ? arena : 0);
 }
 
 int MemoryEstimate::MaxInFlight(int64_t limit, int cap) const {

@@ -14,6 +14,7 @@ struct CostGraph {
   struct Layer {
     int64_t forward_ps = 0, backward_ps = 0, update_ps = 0;  ///< Picoseconds, for one minibatch.
     int64_t activation_bytes = 0, parameter_bytes = 0, stash_bytes = 0;
+    int64_t scratch_bytes = 0;      ///< Twice the activation, and what its passes use besides.
     bool needs_gradient = false;    ///< Some parameter lies at or before this layer.
     std::vector<int> producers;     ///< Distinct layers that it reads, ascending.
     std::vector<int> consumers;     ///< Distinct layers that read it, ascending.
@@ -45,7 +46,7 @@ struct StageSums {
   int64_t in_bytes = 0;           ///< Tensors from stages before, each once.
   int64_t out_bytes = 0;          ///< Tensors that stages after read, each once.
   int64_t graph_input_bytes = 0;  ///< That it receives; stage 0 receives all and passes them on.
-  int64_t largest_activation_bytes = 0, largest_parameter_bytes = 0;
+  int64_t largest_scratch_bytes = 0, largest_parameter_bytes = 0;
 
   bool operator==(const StageSums&) const = default;
 };
@@ -121,12 +122,12 @@ inline constexpr double kPsPerMs = 1e9;
 /// graph inputs; of these nothing is known without a model, so they are left out of a profile that
 /// has none. fixed: gradients and momentum (2·|w|), staging of the all-reduce, inputs of 2
 /// minibatches received ahead, 2 buffers for each of received and sent gradients, and as scratch
-/// two of the largest activation: a layer's output and its gradient. The staging of m > 1 replicas
-/// is 32·m·min(60 KiB, b/m), b the largest bucket of weights: at most |w|, and 256 KiB + the
-/// largest layer's. A stage that recomputes keeps for each minibatch only its received inputs; what
-/// the layers keep and the sent outputs take memory once. Not known here: headers, running
-/// statistics, workspaces, copies of border tensors in an inner (padded) layout, and the second
-/// gradient message that a skip connection may need.
+/// the most that a layer needs: two activations (its output and its gradient) and its workspace,
+/// where the profile knows that. The staging of m > 1 replicas is 32·m·min(60 KiB, b/m), b the
+/// largest bucket of weights: at most |w|, and 256 KiB + the largest layer's. A stage that
+/// recomputes keeps for each minibatch only its received inputs; what the layers keep and the sent
+/// outputs take memory once. Not known here: headers, running statistics, copies of border tensors
+/// in an inner (padded) layout, and the second gradient message that a skip connection may need.
 struct MemoryEstimate {
   int64_t fixed = 0, each = 0;
 

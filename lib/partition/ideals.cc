@@ -37,7 +37,7 @@ std::vector<int> LargestFirst(const CostGraph& graph, int64_t CostGraph::Layer::
 Ideals::Ideals(const CostGraph& graph, int most)
     : graph_(graph),
       readers_(graph.graph_input_bytes.size()),
-      by_activation_(LargestFirst(graph, &CostGraph::Layer::activation_bytes)),
+      by_scratch_(LargestFirst(graph, &CostGraph::Layer::scratch_bytes)),
       by_parameters_(LargestFirst(graph, &CostGraph::Layer::parameter_bytes)) {
   for (int l = 0; l < graph.size(); ++l) {
     for (const int input : graph.layers[l].graph_inputs) readers_[input].push_back(l);
@@ -197,9 +197,8 @@ StageSums Ideals::Between(int i, int j, bool largest) const {
   }
   if (!largest) return sums;
   const auto inside = [&](int l) { return Has(j, l) && !Has(i, l); };
-  sums.largest_activation_bytes =
-      graph_.layers[*std::find_if(by_activation_.begin(), by_activation_.end(), inside)]
-          .activation_bytes;
+  sums.largest_scratch_bytes =
+      graph_.layers[*std::find_if(by_scratch_.begin(), by_scratch_.end(), inside)].scratch_bytes;
   sums.largest_parameter_bytes =
       graph_.layers[*std::find_if(by_parameters_.begin(), by_parameters_.end(), inside)]
           .parameter_bytes;

@@ -61,8 +61,8 @@ class Ideals {
   const CostGraph& graph_;
   bool all_ = true;
   std::vector<Ideal> ideals_;
-  std::vector<std::vector<int>> readers_;           // of each graph input
-  std::vector<int> by_activation_, by_parameters_;  // layers, the largest first
+  std::vector<std::vector<int>> readers_;        // of each graph input
+  std::vector<int> by_scratch_, by_parameters_;  // layers, the largest first
 };
 
 }  // namespace pd

@@ -25,6 +25,7 @@ struct MinibatchMetrics {
   int64_t samples = 0;
   double loss_sum = 0;  ///< Over samples, not weighted.
   double correct = 0;
+  int64_t time_ns = 0;  ///< When it was known, by the clock of the worker that says it.
 };
 
 /// `segment` counts the stretches between two drains, evaluations too, over the whole run.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace pd {
@@ -201,6 +202,7 @@ void Worker::ReportLoss(const StageProgram& program, int64_t b) {
 }
 
 void Worker::LossReport::Done(size_t /*bytes*/) {
+  metrics.time_ns = NowNs();
   for (int64_t i = 0; i < metrics.samples; ++i) {
     metrics.loss_sum += static_cast<double>(values[i]);
     metrics.correct += static_cast<double>(correct[i]);

@@ -22,8 +22,8 @@ std::optional<double> OptionalMs(const JsonView& json, std::string_view key) {
 
 LayerCost ReadLayerCost(const JsonView& json) {
   json.CheckKeys({"name", "inputs", "forward_ms", "backward_ms", "activation_bytes",
-                  "parameter_bytes", "update_ms", "stash_bytes", "forward_p90_ms",
-                  "backward_p90_ms"});
+                  "parameter_bytes", "update_ms", "stash_bytes", "workspace_bytes",
+                  "forward_p90_ms", "backward_p90_ms"});
   LayerCost cost;
   cost.name = json.At("name").String();
   for (const JsonView& input : json.At("inputs").Items()) cost.inputs.push_back(input.String());
@@ -33,6 +33,9 @@ LayerCost ReadLayerCost(const JsonView& json) {
   cost.parameter_bytes = json.At("parameter_bytes").Int(0, kMaxBytes);
   cost.update_ms = OptionalMs(json, "update_ms");
   if (const auto stash = json.Find("stash_bytes")) cost.stash_bytes = stash->Int(0, kMaxBytes);
+  if (const auto workspace = json.Find("workspace_bytes")) {
+    cost.workspace_bytes = workspace->Int(0, kMaxBytes);
+  }
   cost.forward_p90_ms = OptionalMs(json, "forward_p90_ms");
   cost.backward_p90_ms = OptionalMs(json, "backward_p90_ms");
   return cost;
@@ -107,6 +110,7 @@ Json LayerCostsJson(const std::vector<LayerCost>& layers) {
     item["parameter_bytes"] = layer.parameter_bytes;
     if (layer.update_ms) item["update_ms"] = *layer.update_ms;
     if (layer.stash_bytes) item["stash_bytes"] = *layer.stash_bytes;
+    if (layer.workspace_bytes) item["workspace_bytes"] = *layer.workspace_bytes;
     if (layer.forward_p90_ms) item["forward_p90_ms"] = *layer.forward_p90_ms;
     if (layer.backward_p90_ms) item["backward_p90_ms"] = *layer.backward_p90_ms;
     out.push_back(std::move(item));

@@ -19,6 +19,7 @@ struct LayerCost {
   int64_t parameter_bytes = 0;   ///< Trainable parameters.
   std::optional<double> update_ms;
   std::optional<int64_t> stash_bytes;
+  std::optional<int64_t> workspace_bytes;  ///< Scratch of one of its passes.
   std::optional<double> forward_p90_ms, backward_p90_ms;
 
   double compute_ms() const { return forward_ms + backward_ms + update_ms.value_or(0); }

@@ -216,6 +216,7 @@ class Profiler {
     }
     cost.stash_bytes =
         static_cast<int64_t>(info.saved_bytes + (OutputIsKept(l) ? info.y.bytes : 0));
+    cost.workspace_bytes = static_cast<int64_t>(info.workspace_bytes);
     return cost;
   }
 

@@ -68,27 +68,35 @@ int64_t FilledAfter(const PipelineShape& shape) {
   return 2 * minibatches;
 }
 
-// The time between minibatches in the middle of segments: without filling and draining.
+// The time between minibatches in the middle of segments: without filling and draining. Replicas
+// take turns, so it is taken over whole cycles of turns, whose ends the same worker reports, by its
+// own clock.
 class SteadyTimer {
  public:
-  void Begin(int64_t minibatches, int64_t filled_after) {
-    first_ = filled_after;
-    last_ = minibatches;
-    seen_ = 0;
+  explicit SteadyTimer(const PipelineShape& shape) : first_(FilledAfter(shape)), cycle_(1) {
+    for (const auto& stage : shape.stages) {
+      cycle_ = std::min(std::lcm<int64_t>(cycle_, stage.replicas), kLongestCycle);
+    }
   }
-  void Minibatch() {
+  void Begin(int64_t minibatches) {
+    seen_ = 0;
+    counted_ = minibatches < 2 * first_ ? 0 : (minibatches - first_) / cycle_ * cycle_;
+  }
+  void Minibatch(int64_t time_ns) {
     ++seen_;
-    if (seen_ == first_) begin_ns_ = NowNs();
-    if (seen_ != last_ || last_ < 2 * first_) return;
-    ns_ += NowNs() - begin_ns_;
-    count_ += last_ - first_;
+    if (counted_ == 0) return;
+    if (seen_ == first_) begin_ns_ = time_ns;
+    if (seen_ != first_ + counted_) return;
+    ns_ += time_ns - begin_ns_;
+    count_ += counted_;
   }
   double minibatch_ms() const {
     return count_ == 0 ? 0 : NsToMs(ns_) / static_cast<double>(count_);
   }
 
  private:
-  int64_t first_ = 0, last_ = 0, seen_ = 0, begin_ns_ = 0, ns_ = 0, count_ = 0;
+  static constexpr int64_t kLongestCycle = int64_t{1} << 40;  // Not reached by any run.
+  int64_t first_, cycle_, counted_ = 0, seen_ = 0, begin_ns_ = 0, ns_ = 0, count_ = 0;
 };
 
 class Run {
@@ -100,7 +108,8 @@ class Run {
         cut_(CutOf(agreement_)),
         spec_(MakeSpec(agreement_, cut_)),
         role_(RoleOf(agreement_.plan, comm_.rank())),
-        progress_(config_.progress) {}
+        progress_(config_.progress),
+        steady_(spec_.shape) {}
 
   int Execute(const std::function<void(const std::exception&)>& on_failure) {
     try {
@@ -368,7 +377,7 @@ void Run::TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& o
     if (start_ns_ == 0) start_ns_ = logged_ns_ = NowNs();
     segment_start_ns_ = NowNs();
     metrics_minibatch_ = first;
-    steady_.Begin(end - first, FilledAfter(spec_.shape));
+    steady_.Begin(end - first);
     collector_->Begin(segment_, end - first);
   }
   if (worker_) {
@@ -419,7 +428,7 @@ void Run::BetweenActions() {
 
 void Run::TakeMetrics(const MinibatchMetrics& metrics) {
   ++metrics_minibatch_;
-  steady_.Minibatch();
+  steady_.Minibatch(metrics.time_ns);
   loss_sum_ += metrics.loss_sum;
   loss_samples_ += metrics.samples;
   if (metrics_minibatch_ % config_.log_every == 0 || metrics_minibatch_ == MinibatchesPerEpoch())

@@ -1,4 +1,4 @@
-"""Where bench-tta runs its jobs: on the virtual cluster of scripts/netlab, or on this machine alone."""
+"""Where the measuring scripts run their jobs: on the virtual cluster of scripts/netlab, or on this machine alone."""
 import os
 import pathlib
 import signal

@@ -62,13 +62,14 @@ TEST_CASE("stage and border costs are the papers' formulas") {
   CHECK(arxiv.BorderMs(1200) == Approx(24));
 }
 
-TEST_CASE("memory counts versions, stashes, inputs, gradients, momentum and buffers") {
+TEST_CASE("memory counts versions, stashes, inputs, gradients, momentum, scratch and buffers") {
   std::vector<LayerCost> layers = Skip();
   layers[2].stash_bytes = 7;
+  layers[2].workspace_bytes = 11;
   const CostGraph graph = MakeCostGraph(layers);
   const MemoryEstimate memory(SumsOf(graph, {2}, false), 2);  // {c}: in 200, out 30, weights 100.
   CHECK(memory.Bytes(3) == 3 * (100 + 7 + 200 + 30) + 100 + 100 + 32 * 100 + 2 * 200 /* ahead */ +
-                               2 * (30 + 200) /* gradients */ + 2 * 30);
+                               2 * (30 + 200) /* gradients */ + 2 * 30 + 11);
   CHECK(memory.MaxInFlight(memory.Bytes(3), 100) == 3);
   CHECK(memory.MaxInFlight(memory.Bytes(3) - 1, 100) == 2);
   CHECK(memory.MaxInFlight(memory.Bytes(0) - 1, 100) == 0);

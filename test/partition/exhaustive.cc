@@ -89,7 +89,8 @@ const Exhaustive::Stage& Exhaustive::Of(unsigned mask) {
     stage->update += layer.update_ms.value_or(0);
     stage->weights += static_cast<double>(layer.parameter_bytes);
     stage->stash += layer.stash_bytes.value_or(layer.activation_bytes);
-    stage->largest = std::max(stage->largest, layer.activation_bytes);
+    stage->largest =
+        std::max(stage->largest, 2 * layer.activation_bytes + layer.workspace_bytes.value_or(0));
     stage->heaviest = std::max(stage->heaviest, layer.parameter_bytes);
     received |= reads_[l] & ~mask;
     if ((readers_[l] & ~mask) != 0) stage->out += static_cast<double>(layer.activation_bytes);
@@ -200,7 +201,7 @@ int64_t Exhaustive::Memory(const Placed& placed, int depth, bool recompute) {
   const int arenas = recompute ? 1 : depth;
   return depth * (weights + received) + arenas * (stage.stash + sent) + weights /* gradients */ +
          weights /* momentum */ + parts + 2 * received /* ahead */ +
-         2 * sent /* their gradients */ + 2 * received /* gradients sent */ + 2 * stage.largest;
+         2 * sent /* their gradients */ + 2 * received /* gradients sent */ + stage.largest;
 }
 
 void Exhaustive::Consider() {

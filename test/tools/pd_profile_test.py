@@ -48,7 +48,7 @@ class PdProfile(unittest.TestCase):
             self.assertEqual(profile["model"], json.load(model))
         for layer in profile["layers"]:
             self.assertEqual(set(layer), {"name", "inputs", "activation_bytes", "parameter_bytes", "stash_bytes",
-                                          *TIMES})
+                                          "workspace_bytes", *TIMES})
             self.assertIn(layer["name"], table)
         self.assertIn("sum of the layers", table)
 

@@ -14,7 +14,8 @@ class MpiSession {
   /// on. Open MPI's TCP transport may open two sockets a pair (btl_tcp_links=2 unless the
   /// environment or mpirun --mca says otherwise): with one it is half as fast when both directions
   /// carry data. And its send buffer is kept small (btl_tcp_sndbuf): what MPI asks and answers
-  /// would wait behind megabytes of data.
+  /// would wait behind megabytes of data. Up to 128 ranks all of these sockets are opened here, one
+  /// after another; more ranks have one socket a pair.
   MpiSession();
   /// Ends MPI in agreement with all ranks; while an exception unwinds, ends the whole job instead,
   /// since the other ranks would wait for this one for ever.
