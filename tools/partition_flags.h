@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -54,6 +55,16 @@ struct PartitionFlags {
     option("-b", batch, "N", "samples of a minibatch of a *.graph.txt, which does not say it");
     app.add_flag("--convert", convert, "only writes a *.graph.txt as profile/1");
     app.add_flag("--quiet", quiet, "no table and no progress on standard error");
+  }
+
+  // An empty value is most likely a variable that was not set: no limit, or a default, would be
+  // silently wrong.
+  static void RefuseEmpty(const CLI::App& app) {
+    for (const CLI::Option* option : app.get_options()) {
+      const std::vector<std::string>& values = option->results();
+      PD_REQUIRE(std::find(values.begin(), values.end(), "") == values.end(),
+                 "{}: expected a value, found an empty one", option->get_name());
+    }
   }
 
   Cluster MakeCluster() const {

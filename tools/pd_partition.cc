@@ -25,8 +25,8 @@ constexpr const char* kExamples = R"(examples:
   pd-partition profile.json -n 8 --bandwidth 25Gbps --memory 16GB --strategy straight -o plan.json
   pd-partition profile.json -n 4 --bandwidth 10Gbps --cut-after pool2 --replicas 3,1 -o plan.json
   pd-partition profile.json -n 4 --bandwidth 10Gbps --explain --simulate 100 --trace trace.json -o plan.json
-  pd-partition vgg16.graph.txt -b 64 -n 8 --bandwidth 10Gbps --picture plan.svg -o plan.json
-  pd-partition vgg16.graph.txt -b 64 --convert -o vgg16.json
+  pd-partition vgg16.graph.txt -b 128 -n 8 --bandwidth 10Gbps --picture plan.svg -o plan.json
+  pd-partition vgg16.graph.txt -b 128 --convert -o vgg16.json
   pd-profile models/mini.json -b 64 | pd-partition - -n 2 --bandwidth 1Gbps > plan.json
 exit status: 0 done; 1 failed while running; 2 bad input or usage)";
 
@@ -103,6 +103,7 @@ int main(int argc, char** argv) {
   app.footer(kExamples);
   try {
     app.parse(argc, argv);
+    pd::PartitionFlags::RefuseEmpty(app);
     Run(flags, CommandOf(argc, argv));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version

@@ -40,7 +40,7 @@ constexpr Flag kFlags[] = {
     {"weight-decay", "X", "weight decay of SGD (0)"},
     {"schedule", "NAME", "schedule (the plan's; 1f1b)"},
     {"device", "NAME",
-     "auto, ref, cpu, cuda or cuda:N; auto takes a GPU where there is one (auto)"},
+     "auto, ref, cpu, cuda, cuda:N or timed; auto takes a GPU where there is one (auto)"},
     {"threads", "N", "threads a worker (1)"},
     {"seed", "N", "seed of weights, order and dropout (1)"},
     {"metrics", "FILE", "JSON Lines of metrics (standard output)"},

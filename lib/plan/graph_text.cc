@@ -13,6 +13,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "plan/layer_costs.h"
 
 namespace pd {
@@ -117,6 +118,7 @@ class Reader {
     if (out < nodes_.size()) FailOnCycle(missing);
     PD_REQUIRE(!order.empty(), "{}: expected one or more layers, found {}", file_,
                nodes_.empty() ? "no nodes" : "inputs only");
+    CheckEdges(order.size());
     return order;
   }
 
@@ -238,6 +240,20 @@ class Reader {
     }
     nodes_[from].consumers.push_back(to);
     nodes_[to].producers.push_back(from);
+  }
+
+  // A file that was cut short has lost edges, and its layers would count as independent. A single
+  // node without any may be meant.
+  void CheckEdges(size_t layers) const {
+    if (layers > 1 && edges_.empty()) {
+      Fail(nodes_[0].line, "edges (is the file cut short?)",
+           fmt::format("{} nodes and none", nodes_.size()));
+    }
+    for (const Node& node : nodes_) {
+      if (layers == 1 || !node.producers.empty() || !node.consumers.empty()) continue;
+      Warn("{}:{}: node{} has no edges (is the file cut short?)", file_, node.line, node.number);
+      return;
+    }
   }
 
   // `missing`: producers of each node that never came out. From any such node back along such

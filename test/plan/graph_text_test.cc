@@ -155,6 +155,14 @@ TEST_CASE("damaged text profiles are refused with their place") {
   refused("node9 -- node10", "node9 -- node9", "5: expected a graph without cycles, found one");
 }
 
+TEST_CASE("a text profile that lost its edges is refused, not planned as independent layers") {
+  const std::string text = kText;
+  const size_t edges = text.find("\tnode");
+  CHECK_THAT(ErrorOf([&] { Read(text.substr(0, edges)); }),
+             ContainsSubstring("net.graph.txt:1: expected edges (is the file cut short?), found 5 "
+                               "nodes and none"));
+}
+
 TEST_CASE("a cycle is placed at a node that lies on it") {
   const std::string text =
       Line("node1 -- A") + Line("node2 -- B") + Line("node3 -- C") + Line("node4 -- D") +

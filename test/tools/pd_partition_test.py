@@ -176,6 +176,7 @@ class PdPartition(unittest.TestCase):
             self.refused([self.profile, f"-n={workers}", "--bandwidth", "1Gbps"], "-n: expected an integer")
         for memory in ("16", "0GB", "-1GB", "nanGB", "1e309GB", "16Gb"):
             self.refused([*two, f"--memory={memory}"], "--memory")
+        self.refused([*two, "--memory", ""], "--memory", "expected a value, found an empty one")
         self.refused([*two, "--strategy", "straigt"], "did you mean \"straight\"?")
         self.refused([*two, "--cost-model", "exact"], "runtime, arxiv")
         self.refused([*two, "--schedule", "gpipe"], "--schedule", "1f1b")
