@@ -107,8 +107,14 @@ TEST_CASE("whichever call fails, an error says so and nothing is left behind", "
       {"name":"fc","type":"linear","out_features":5},
       {"name":"loss","type":"softmax_cross_entropy","inputs":["fc","x1"]}])";
   const std::vector<Tensor> x = {Random({2, 1, 4, 4}, 1), RandomLabels(2, 5, 2)};
+  // ThreadSanitizer keeps a record of all memory that ever was: a few calls are enough for it.
+#if defined(__SANITIZE_THREAD__)
+  constexpr uint64_t kStep = 23;
+#else
+  constexpr uint64_t kStep = 1;
+#endif
   uint64_t thrown = 0;
-  for (uint64_t n = 1;; ++n) {
+  for (uint64_t n = 1;; n += kStep) {
     INFO("call " << n);
     cuda_emulator::FailCall(n);
     try {
@@ -128,7 +134,7 @@ TEST_CASE("whichever call fails, an error says so and nothing is left behind", "
     CHECK(cuda_emulator::TakeMisuses() == std::vector<std::string>{});
     if (!failed) break;
   }
-  CHECK(thrown > 50);
+  CHECK(thrown > 50 / kStep);
   cuda_emulator::Reset();
 }
 

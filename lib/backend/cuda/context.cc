@@ -9,9 +9,13 @@
 namespace pd::cuda {
 namespace {
 
-/// What NVIDIA recommends for its largest devices. A workspace of its own makes cuBLAS choose the
-/// same kernels, and so the same sums, in every run.
-constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
+/// A workspace of its own makes cuBLAS choose the same kernels, and so the same sums, in every run.
+/// Source: cuBLAS documentation, the sizes that cublasSetWorkspace recommends.
+size_t BlasWorkspaceBytes(int device) {
+  int major = 0;
+  PD_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return size_t{major >= 9 ? 32U : 4U} << 20;
+}
 
 // Work may still be queued on what is freed: a copy of the last minibatch, a test that stops early.
 void FreeDevice(void* data, size_t /*bytes*/) {
@@ -31,7 +35,7 @@ UniqueStream MakeStream() {
 
 }  // namespace
 
-Buffer AllocateDevice(size_t bytes, cudaStream_t stream) {
+Buffer AllocateDevice(size_t bytes) {
   if (bytes == 0) return {};
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
@@ -44,10 +48,7 @@ Buffer AllocateDevice(size_t bytes, cudaStream_t stream) {
           bytes, free, total);
   }
   Check(status, "cudaMalloc");
-  Buffer buffer(data, bytes, FreeDevice);
-  PD_CUDA(cudaMemsetAsync(data, 0, bytes, stream));
-  PD_CUDA(cudaStreamSynchronize(stream));
-  return buffer;
+  return {data, bytes, FreeDevice};
 }
 
 Buffer AllocatePinned(size_t bytes) {
@@ -72,7 +73,7 @@ Context::Context(int device, const BackendOptions& options)
   blas_ = Make<UniqueBlas>(cublasCreate, "cublasCreate");
   // In this order: cublasSetStream takes the workspace away again.
   PD_CUBLAS(cublasSetStream(blas_.get(), compute()));
-  blas_workspace_ = AllocateDevice(kBlasWorkspaceBytes, compute());
+  blas_workspace_ = AllocateDevice(BlasWorkspaceBytes(device));
   PD_CUBLAS(cublasSetWorkspace(blas_.get(), blas_workspace_.data(), blas_workspace_.bytes()));
   PD_CUBLAS(
       cublasSetMathMode(blas_.get(), tf32_ ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));

@@ -8,10 +8,10 @@
 
 namespace pd::cuda {
 
-/// Memory of the device that is current on the calling thread: zeroed (by `stream`, waited for).
-/// Each call is one cudaMalloc: 256-byte aligned. 0 bytes give an empty Buffer. Freeing waits for
-/// the device. Throws kDevice, with the bytes wanted and free, when there is not enough.
-Buffer AllocateDevice(size_t bytes, cudaStream_t stream);
+/// Memory of the device that is current on the calling thread, not initialised. Each call is one
+/// cudaMalloc: 256-byte aligned. 0 bytes give an empty Buffer. Freeing waits for the device.
+/// Throws kDevice, with the bytes wanted and free, when there is not enough.
+Buffer AllocateDevice(size_t bytes);
 /// Pinned memory of the host, zeroed. As above.
 Buffer AllocatePinned(size_t bytes);
 

@@ -70,7 +70,14 @@ class CudaBackend : public Backend {
   bool on_device() const override { return true; }
   std::string device_id() const override { return device_id_; }
 
-  Buffer Allocate(size_t bytes) override { return cuda::AllocateDevice(bytes, context_.compute()); }
+  Buffer Allocate(size_t bytes) override {
+    Buffer buffer = cuda::AllocateDevice(bytes);
+    if (bytes > 0) {
+      PD_CUDA(cudaMemsetAsync(buffer.data(), 0, bytes, context_.compute()));
+      PD_CUDA(cudaStreamSynchronize(context_.compute()));
+    }
+    return buffer;
+  }
   Buffer AllocateStaging(size_t bytes) override { return cuda::AllocatePinned(bytes); }
 
   void Copy(void* to, const void* from, size_t bytes) override {
