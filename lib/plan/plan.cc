@@ -196,6 +196,13 @@ Predicted ReadPredicted(const JsonView& json, const Plan& plan) {
   predicted.idle_share = numbers("idle_share", 1);
   predicted.bytes_sent = ReadPerWorker<int64_t>(json, "bytes_sent", false, workers, bytes);
   predicted.bytes_received = ReadPerWorker<int64_t>(json, "bytes_received", false, workers, bytes);
+  // A run is compared with all four.
+  for (const char* key : {"compute_ms", "idle_share", "bytes_sent", "bytes_received"}) {
+    const bool first = json.Find("compute_ms").has_value();
+    if (json.Find(key).has_value() == first) continue;
+    json.Fail("all of compute_ms, idle_share, bytes_sent, bytes_received, or none",
+              fmt::format("{}{}", first ? "no " : "only ", key));
+  }
   return predicted;
 }
 

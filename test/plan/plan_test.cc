@@ -140,5 +140,13 @@ TEST_CASE("a plan without model is checked against its costs") {
                     ContainsSubstring("stands in no stage"));
 }
 
+TEST_CASE("predictions of workers come together or not at all") {
+  const std::string memory = R"("memory_bytes": [9, 9, 0, 5])";
+  Refused(memory, memory + R"(, "compute_ms": [1, 1, 0, 1])",
+          "test.json: /predicted: expected all of compute_ms, idle_share, bytes_sent, "
+          "bytes_received, or none, found no idle_share");
+  Refused(memory, memory + R"(, "bytes_sent": [1, 1, 0, 1])", "found only bytes_sent");
+}
+
 }  // namespace
 }  // namespace pd
