@@ -42,8 +42,8 @@ class DirectKernels : public Backend {
   std::unique_ptr<Op> PlanLinear(const LinearDesc& desc, const OpRequest& request) override;
   std::unique_ptr<Op> PlanPool2d(const Pool2dDesc& desc, const OpRequest& request) override;
   std::unique_ptr<Op> PlanActivation(Activation kind, const OpRequest& request) override;
-  std::unique_ptr<Op> PlanFlatten(const OpRequest& request) override {
-    return Own(real_.PlanFlatten(request), request);
+  std::unique_ptr<Op> PlanReshape(const Shape& shape, const OpRequest& request) override {
+    return Own(real_.PlanReshape(shape, request), request);
   }
   std::unique_ptr<Op> PlanDropout(const DropoutDesc& desc, const OpRequest& request) override {
     return Own(real_.PlanDropout(desc, request), request);
@@ -57,12 +57,39 @@ class DirectKernels : public Backend {
   std::unique_ptr<Op> PlanAdd(const OpRequest& request) override {
     return Own(real_.PlanAdd(request), request);
   }
-  std::unique_ptr<Op> PlanConcat(const OpRequest& request) override {
-    return Own(real_.PlanConcat(request), request);
+  std::unique_ptr<Op> PlanConcat(int64_t axis, const OpRequest& request) override {
+    return Own(real_.PlanConcat(axis, request), request);
   }
   std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
                                               const OpRequest& request) override {
     return Own(real_.PlanSoftmaxCrossEntropy(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanGelu(const GeluDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanGelu(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanEmbedding(const EmbeddingDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanEmbedding(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanLayerNorm(const LayerNormDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanLayerNorm(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanAttention(const AttentionDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanAttention(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanLstm(const LstmDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanLstm(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanSlice(const SliceDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanSlice(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanPad(const PadDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanPad(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanTranspose(const TransposeDesc& desc, const OpRequest& request) override {
+    return Own(real_.PlanTranspose(desc, request), request);
+  }
+  std::unique_ptr<Op> PlanPositionEmbedding(const OpRequest& request) override {
+    return Own(real_.PlanPositionEmbedding(request), request);
   }
 
  private:

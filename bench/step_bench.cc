@@ -42,9 +42,9 @@ class WholeStep {
       input_data_.push_back(inputs_.back().data());
       const Layout layout = DenseLayout({batch * Elements(spec.shape)}, spec.dtype);
       if (spec.dtype == DType::kI32) {
-        const auto classes = static_cast<unsigned>(std::max<int64_t>(1, model.classes()));
+        const auto limit = static_cast<unsigned>(model.inputs()[input].limit);
         std::vector<int32_t> labels(layout.stored());
-        for (int32_t& label : labels) label = static_cast<int32_t>(engine() % classes);
+        for (int32_t& label : labels) label = static_cast<int32_t>(engine() % limit);
         backend.FromHost(layout, labels.data(), inputs_.back().data());
       } else {
         std::vector<float> values(layout.stored());

@@ -42,7 +42,6 @@ struct OpCall {
             .state = state,
             .saved = memory(info.saved_bytes),
             .workspace = memory(info.workspace_bytes),
-            .correct = nullptr,
             .minibatch = 0,
             .training = true};
   }

@@ -105,30 +105,46 @@ class Backend {
   /// The queue, or the host, goes on only when the mark's latest record is reached.
   virtual void Wait(Queue /*queue*/, const Mark& /*mark*/, const char* /*purpose*/) {}
   virtual void WaitOnHost(const Mark& /*mark*/, const char* /*purpose*/) {}
-  /// Calls `notice` when the queue's work so far is done.
+  /// Calls `notice` when the queue's work so far is done; never on a device that has failed.
   virtual void Notify(Queue /*queue*/, Notice notice, void* context) { notice(context); }
+  /// Throws kDevice when the device has failed. Waits for nothing.
+  virtual void CheckDevice() {}
   /// Between two records that were waited for.
   virtual double ElapsedMs(const Mark& from, const Mark& to) const;
 
   // Each plan validates and chooses, or throws kDevice saying why it cannot. It never falls back in
-  // silence.
-  virtual std::unique_ptr<Op> PlanConv2d(const Conv2dDesc&, const OpRequest&) = 0;
-  virtual std::unique_ptr<Op> PlanLinear(const LinearDesc&, const OpRequest&) = 0;
-  virtual std::unique_ptr<Op> PlanPool2d(const Pool2dDesc&, const OpRequest&) = 0;
-  virtual std::unique_ptr<Op> PlanActivation(Activation, const OpRequest&) = 0;
-  /// [N, d1, d2, …] → [N, d1·d2·…], dense row-major order.
-  virtual std::unique_ptr<Op> PlanFlatten(const OpRequest&) = 0;
-  virtual std::unique_ptr<Op> PlanDropout(const DropoutDesc&, const OpRequest&) = 0;
-  virtual std::unique_ptr<Op> PlanBatchNorm(const BatchNormDesc&, const OpRequest&) = 0;
-  virtual std::unique_ptr<Op> PlanLrn(const LrnDesc&, const OpRequest&) = 0;
+  // silence. The default refuses (RefuseLayer): a backend overrides what it has.
+  virtual std::unique_ptr<Op> PlanConv2d(const Conv2dDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanLinear(const LinearDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanPool2d(const Pool2dDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanActivation(Activation, const OpRequest&);
+  /// To [N, shape], dense row-major order.
+  virtual std::unique_ptr<Op> PlanReshape(const Shape& shape, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanDropout(const DropoutDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanBatchNorm(const BatchNormDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanLrn(const LrnDesc&, const OpRequest&);
   /// Sum of two or more inputs, in order.
-  virtual std::unique_ptr<Op> PlanAdd(const OpRequest&) = 0;
-  /// Along dimension 1 (channels or features).
-  virtual std::unique_ptr<Op> PlanConcat(const OpRequest&) = 0;
+  virtual std::unique_ptr<Op> PlanAdd(const OpRequest&);
+  /// Along dimension `axis`; 1: channels or features.
+  virtual std::unique_ptr<Op> PlanConcat(int64_t axis, const OpRequest&);
   virtual std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc&,
-                                                      const OpRequest&) = 0;
+                                                      const OpRequest&);
+  virtual std::unique_ptr<Op> PlanGelu(const GeluDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanEmbedding(const EmbeddingDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanLayerNorm(const LayerNormDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanAttention(const AttentionDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanLstm(const LstmDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanSlice(const SliceDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanPad(const PadDesc&, const OpRequest&);
+  virtual std::unique_ptr<Op> PlanTranspose(const TransposeDesc&, const OpRequest&);
+  /// x [N, …] plus a parameter `weight` of the shape of one sample.
+  virtual std::unique_ptr<Op> PlanPositionEmbedding(const OpRequest&);
   /// Of device `timed` only.
   virtual std::unique_ptr<Op> PlanTimed(const TimedDesc&, const OpRequest&);
+
+ protected:
+  /// Always throws kInvalidInput: this device has no layers of `type`.
+  virtual std::unique_ptr<Op> RefuseLayer(std::string_view type) const;
 };
 
 struct BackendOptions {

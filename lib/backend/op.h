@@ -64,8 +64,6 @@ struct OpArgs {
   std::span<void* const> state;  ///< Running statistics, dense; Forward in training updates them.
   void* saved = nullptr;
   void* workspace = nullptr;
-  float* correct =
-      nullptr;             ///< A loss writes, per sample, 1 where its prediction is right, else 0.
   uint64_t minibatch = 0;  ///< Number over the whole run, from 0: keys dropout masks.
   bool training = true;
 };
@@ -125,6 +123,12 @@ struct Pool2dDesc {
 
 enum class Activation { kRelu, kTanh, kSigmoid };
 
+/// y = x·Φ(x), Φ the normal distribution's; or its approximation by tanh, ½x·(1 + tanh(√(2/π)·(x +
+/// 0.044715·x³))). Backward reads x.
+struct GeluDesc {
+  bool tanh = false;
+};
+
 /// y = x / (1 - p) where kept (DropoutKeeps in base/random.h, dense row-major element index inside
 /// the minibatch), else 0; in evaluation y = x.
 struct DropoutDesc {
@@ -146,10 +150,67 @@ struct LrnDesc {
   double alpha = 1e-4, beta = 0.75, k = 1;
 };
 
-/// Inputs logits [N,C] and label [N] i32 → y [N], the loss of each sample (not weighted), and
-/// OpArgs::correct. BackwardData: dlogits = weight/N · (softmax - onehot).
+/// What a loss tells of each sample: the columns of its y [N, kLossColumns], in the backend's type.
+/// Targets that are kIgnoredTarget count nowhere.
+enum LossColumn : uint8_t {
+  kLossSum,      ///< Σ of the targets' losses, not weighted.
+  kLossCounted,  ///< Targets counted.
+  kLossRight,  ///< Of them, those predicted: no logit is larger, or equal and of an earlier class.
+  kLossTop5,   ///< Of them, those of which that holds for at most four logits.
+  kLossColumns
+};
+
+/// Inputs logits [N, T…, C] and targets [N, T…] i32, 0 to C-1 or kIgnoredTarget → y [N,
+/// kLossColumns]. BackwardData: dlogits = weight/(N·ΠT) · (softmax - onehot) for counted targets,
+/// 0 for others: a counted target weighs the same whatever its minibatch or replica. Differs from
+/// PyTorch, which divides by the number of counted ones; the same where all are counted.
 struct SoftmaxCrossEntropyDesc {
   float weight = 1;
+};
+
+/// x i32 [N, …] → [N, …, dim]: rows of weight [count, dim]. dweight sums the rows of dy in the
+/// order of the elements of x.
+struct EmbeddingDesc {
+  int64_t count = 0, dim = 0;
+};
+
+/// Over the last dimension of x [N, …, D]: y = (x - mean) / √(variance + eps) · weight + bias, the
+/// biased variance. Params weight, bias [D].
+struct LayerNormDesc {
+  double eps = 1e-5;
+};
+
+/// x [N, T, 3·D], of each position its query, key and value, D each, a head's D/heads columns side
+/// by side → y [N, T, D]: softmax(q·kᵀ / √(D/heads))·v for each head; with `causal` a position
+/// sees itself and earlier ones.
+struct AttentionDesc {
+  int64_t heads = 1;
+  bool causal = false;
+};
+
+/// PyTorch's nn.LSTM(batch_first): inputs x [N, T, F] and, optionally, the initial state
+/// [N, 2·layers, hidden] (h of each layer, then c of each; zeros without) → y [N, T, hidden] or,
+/// with return_state, [N, T + 2·layers, hidden]: the last layer's h of each step, then the final
+/// state in the form of the initial one. Params, for each layer l: weight_ih_l [4·hidden, in],
+/// weight_hh_l [4·hidden, hidden], bias_ih_l, bias_hh_l [4·hidden], gates in the order i, f, g, o.
+struct LstmDesc {
+  int64_t hidden = 0, layers = 1;
+  bool return_state = false;
+};
+
+/// Elements [begin, end) along dimension `axis` (the minibatch is 0).
+struct SliceDesc {
+  int64_t axis = 1, begin = 0, end = 0;
+};
+
+/// Zeros around x: before[d] and after[d] of them in dimension d; the minibatch's entries are 0.
+struct PadDesc {
+  Shape before, after;
+};
+
+/// Dimension d of y is dimension axes[d] of x; axes[0] is 0.
+struct TransposeDesc {
+  std::vector<int64_t> axes;
 };
 
 /// A layer that takes its time and computes nothing (device `timed`). Times in ms, for one

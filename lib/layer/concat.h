@@ -7,7 +7,8 @@
 
 namespace pd {
 
-/// concat: two or more inputs [C_i, …] → [ΣC_i, …], along the channels or features. No keys.
+/// concat: two or more inputs side by side along dimension `axis` of the sample; the others are
+/// equal. Key axis (0: the channels or features).
 std::unique_ptr<Layer> MakeConcat(const LayerReader& reader);
 
 }  // namespace pd

@@ -14,7 +14,7 @@ class Flatten : public Layer {
   }
 
   std::unique_ptr<Op> Plan(Backend& backend, const OpRequest& request, uint64_t) const override {
-    return backend.PlanFlatten(request);
+    return backend.PlanReshape(output_.shape, request);
   }
 };
 

@@ -47,8 +47,9 @@ class Layer {
   virtual bool is_loss() const { return false; }
   /// Weight of the loss in the total; 1 for others.
   virtual double loss_weight() const { return 1; }
-  /// For a loss: the number of classes that its label may name; 0 for others.
-  virtual int64_t classes() const { return 0; }
+  /// For a layer that reads i32 and gives f32: its values are 0 to limit() - 1 (the classes of a
+  /// loss, the rows of an embedding); 0 for others.
+  virtual int64_t limit() const { return 0; }
   /// Multiply-adds of the forward pass of one sample, times two; 0 when small beside the memory
   /// traffic.
   virtual double ForwardFlops() const { return 0; }

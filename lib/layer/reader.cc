@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace pd {
@@ -79,8 +81,8 @@ std::array<int64_t, 2> LayerReader::Pair(std::string_view key, int64_t min,
   return {items[0].Int(min, kMaxExtent), items[1].Int(min, kMaxExtent)};
 }
 
-Shape LayerReader::Extents(std::string_view key) const {
-  const auto value = json_.Find(key);
+Shape LayerReader::Extents(std::string_view key, bool required) const {
+  const auto value = required ? json_.At(key) : json_.Find(key);
   if (!value) return {};
   Shape shape;
   for (const JsonView& item : value->Items()) shape.push_back(item.Int(1, kMaxExtent));
@@ -88,6 +90,40 @@ Shape LayerReader::Extents(std::string_view key) const {
     value->Fail(fmt::format("at most {} extents", kMaxRank), std::to_string(shape.size()));
   }
   return shape;
+}
+
+std::string LayerReader::Choice(std::string_view key,
+                                std::initializer_list<std::string_view> choices) const {
+  const auto value = json_.Find(key);
+  if (!value) return std::string(*choices.begin());
+  const std::string found = value->String();
+  if (std::find(choices.begin(), choices.end(), found) == choices.end()) {
+    value->Fail(fmt::format("\"{}\"", fmt::join(choices, "\" or \"")));
+  }
+  return found;
+}
+
+Shape LayerReader::OneADimension(std::string_view key, int64_t min) const {
+  const JsonView value = json_.At(key);
+  Shape numbers;
+  for (const JsonView& item : value.Items()) numbers.push_back(item.Int(min, kMaxExtent));
+  const Shape& x = Input(0);
+  if (numbers.size() != x.size()) {
+    value.Fail(
+        fmt::format("{} integers, one a dimension of the input f32 {}", x.size(), ToString(x)),
+        std::to_string(numbers.size()));
+  }
+  return numbers;
+}
+
+size_t LayerReader::Axis(std::string_view key) const {
+  const Shape& x = Input(0);
+  const int64_t axis = Int(key, 0, 0);
+  if (axis >= static_cast<int64_t>(x.size())) {
+    FailKey(key, fmt::format("a dimension of the input f32 {}, counted from 0", ToString(x)),
+            std::to_string(axis));
+  }
+  return static_cast<size_t>(axis);
 }
 
 void LayerReader::RequireInputs(size_t count) const {

@@ -45,8 +45,15 @@ class LayerReader {
   std::array<int64_t, 2> Pair(std::string_view key, int64_t min,
                               std::optional<std::array<int64_t, 2>> fallback = {}) const;
 
-  /// An array of extents, at most kMaxRank; absent: none.
-  Shape Extents(std::string_view key) const;
+  /// One of `choices`; absent: the first.
+  std::string Choice(std::string_view key, std::initializer_list<std::string_view> choices) const;
+
+  /// An array of extents, at most kMaxRank; absent: none, or refused where it is required.
+  Shape Extents(std::string_view key, bool required = false) const;
+  /// An array of integers from `min`, one a dimension of input 0.
+  Shape OneADimension(std::string_view key, int64_t min) const;
+  /// A dimension of the sample of input 0, from 0.
+  size_t Axis(std::string_view key) const;
 
   /// Refuses another number of inputs than `count`.
   void RequireInputs(size_t count) const;

@@ -1,5 +1,7 @@
 #include "layer/softmax_cross_entropy.h"
 
+#include <fmt/format.h>
+
 namespace pd {
 namespace {
 
@@ -9,17 +11,20 @@ class SoftmaxCrossEntropy : public Layer {
     reader.CheckKeys({"weight"});
     reader.RequireInputs(2);
     const Shape& logits = reader.Input(0);
-    if (logits.size() != 1) reader.FailInput(0, "logits f32 [classes]");
-    if (reader.Spec(1) != TensorSpec{{}, DType::kI32}) reader.FailInput(1, "a label i32 []");
+    if (logits.empty()) reader.FailInput(0, "logits f32 [..., classes]");
+    const TensorSpec targets = {{logits.begin(), logits.end() - 1}, DType::kI32};
+    if (reader.Spec(1) != targets) {
+      reader.FailInput(1, fmt::format("targets i32 {}", ToString(targets.shape)));
+    }
     constexpr double kLargestWeight = 1e6;
     weight_ = reader.Number("weight", 0, kLargestWeight, 1);
-    classes_ = logits[0];
-    output_ = reader.Output({});
+    classes_ = logits.back();
+    output_ = reader.Output({kLossColumns});
   }
 
   bool is_loss() const override { return true; }
   double loss_weight() const override { return weight_; }
-  int64_t classes() const override { return classes_; }
+  int64_t limit() const override { return classes_; }
 
   std::unique_ptr<Op> Plan(Backend& backend, const OpRequest& request, uint64_t) const override {
     return backend.PlanSoftmaxCrossEntropy({.weight = static_cast<float>(weight_)}, request);

@@ -7,8 +7,8 @@
 
 namespace pd {
 
-/// softmax_cross_entropy: inputs logits [C] and label [], i32, from 0 to C-1 → the loss of the
-/// sample, []. Key weight (1), its weight in the total.
+/// softmax_cross_entropy: inputs logits [T…, C] and targets [T…], i32, from 0 to C-1 or
+/// kIgnoredTarget → [kLossColumns]. Key weight (1), its weight in the total.
 std::unique_ptr<Layer> MakeSoftmaxCrossEntropy(const LayerReader& reader);
 
 }  // namespace pd

@@ -17,7 +17,7 @@ class Timed : public Layer {
                   reader.Spec(reader.num_inputs() - 1) != TensorSpec{{}, DType::kI32})) {
       reader.FailKey("inputs", "a label i32 [] as the last input of a loss", "none");
     }
-    desc_.output = loss_ ? Shape{} : reader.Extents("output");
+    desc_.output = loss_ ? Shape{kLossColumns} : reader.Extents("output");
     desc_.parameters = reader.Extents("parameters");
     desc_.forward_ms = reader.Number("forward_ms", 0, kMostMs, 0);
     desc_.backward_ms = reader.Number("backward_ms", 0, kMostMs, 0);
@@ -27,7 +27,7 @@ class Timed : public Layer {
   }
 
   bool is_loss() const override { return loss_; }
-  int64_t classes() const override { return loss_ ? 2 : 0; }
+  int64_t limit() const override { return loss_ ? 2 : 0; }
 
   std::unique_ptr<Op> Plan(Backend& backend, const OpRequest& request, uint64_t) const override {
     return backend.PlanTimed(desc_, request);

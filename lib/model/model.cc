@@ -119,8 +119,9 @@ void Model::ReadLayer(const JsonView& json, NameTable& names) {
   NewName(json, num_tensors(), names);
   node.layer = MakeLayer(json, specs);
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].dtype == DType::kI32 && !node.layer->is_loss()) {
-      places[i].Fail("an input of type f32 (only a loss reads i32, as its label)",
+    const bool passes_on = node.layer->output().dtype == DType::kI32;
+    if (specs[i].dtype == DType::kI32 && node.layer->limit() == 0 && !passes_on) {
+      places[i].Fail("an input of type f32 (embeddings and losses read i32)",
                      fmt::format("\"{}\" of type i32", tensor_name(node.inputs[i])));
     }
   }
@@ -138,12 +139,32 @@ void Model::Link() {
       consumers_[input].push_back(l);
       node.wants_dx.push_back(needs_gradient_[input]);
       needs = needs || needs_gradient_[input];
-      if (!node.layer->is_loss() || this->spec(input).dtype != DType::kI32) continue;
-      if (label_ < 0) label_ = input;
-      if (label_ != input) continue;
-      classes_ = classes_ == 0 ? node.layer->classes() : std::min(classes_, node.layer->classes());
     }
     needs_gradient_[OutputOf(l)] = needs;
+    if (node.layer->is_loss()) main_loss_ = l;
+  }
+  LimitInputs();
+}
+
+// From the readers back to the graph's inputs: a layer that makes i32 of i32 passes values on.
+void Model::LimitInputs() {
+  std::vector<int64_t> limit(static_cast<size_t>(num_tensors()), 0);  // 0: no reader limits it
+  std::vector<bool> target(static_cast<size_t>(num_tensors()), true);
+  for (int l = num_layers(); l-- > 0;) {
+    const Layer& layer = *layers_[l].layer;
+    const TensorId y = OutputOf(l);
+    const bool passes_on = layer.output().dtype == DType::kI32;
+    for (const TensorId x : layers_[l].inputs) {
+      if (spec(x).dtype != DType::kI32) continue;
+      const int64_t own = passes_on ? limit[y] : layer.limit();
+      if (own > 0) limit[x] = limit[x] == 0 ? own : std::min(limit[x], own);
+      target[x] = target[x] && (passes_on ? target[y] : layer.is_loss());
+    }
+  }
+  for (int i = 0; i < num_inputs(); ++i) {
+    if (inputs_[i].spec.dtype != DType::kI32) continue;
+    inputs_[i].limit = limit[i];
+    inputs_[i].target = target[i];
   }
 }
 

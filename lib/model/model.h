@@ -25,6 +25,10 @@ class Model {
   struct Input {
     std::string name;
     TensorSpec spec;
+    /// i32: values 0 to limit - 1 are right, the least limit of the layers that read them, also
+    /// through layers that only reshape. f32: 0.
+    int64_t limit = 0;
+    bool target = false;  ///< i32 that only losses read: kIgnoredTarget is right, too.
   };
 
   /// Reads and checks a model/1 document. Throws kInvalidInput naming file and pointer.
@@ -52,11 +56,9 @@ class Model {
   bool needs_gradient(TensorId tensor) const { return needs_gradient_[tensor]; }
   /// The layer named `name`, or -1.
   int FindLayer(std::string_view name) const;
-  /// The (first) graph input that losses read as their label, or -1.
-  TensorId label() const { return label_; }
-  /// Values from 0 to classes() - 1 are right for label(); the least over its losses. 0 without a
-  /// label.
-  int64_t classes() const { return classes_; }
+  /// The last loss of the document: the one whose loss and accuracy are reported. Losses before it
+  /// are auxiliary: they only add their weighted gradient.
+  int main_loss() const { return main_loss_; }
 
  private:
   explicit Model(JsonView json) : json_(std::move(json)) {}
@@ -65,6 +67,7 @@ class Model {
   void ReadInputs(NameTable& names);
   void ReadLayer(const JsonView& json, NameTable& names);
   void Link();
+  void LimitInputs();
   void CheckUse() const;
 
   JsonView json_;
@@ -73,8 +76,7 @@ class Model {
   std::vector<Node> layers_;
   std::vector<std::vector<int>> consumers_;
   std::vector<bool> needs_gradient_;
-  TensorId label_ = -1;
-  int64_t classes_ = 0;
+  int main_loss_ = -1;
 };
 
 }  // namespace pd

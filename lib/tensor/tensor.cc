@@ -18,10 +18,18 @@ std::string_view NameOf(DType dtype) {
   return "?";
 }
 
-int64_t Elements(const Shape& shape) {
+int64_t Elements(const Shape& shape) { return ElementsFrom(shape, 0); }
+
+int64_t ElementsFrom(const Shape& shape, size_t first) {
   int64_t elements = 1;
-  for (const int64_t extent : shape) elements *= extent;
+  for (size_t i = first; i < shape.size(); ++i) elements *= shape[i];
   return elements;
+}
+
+Shape WithBatch(int64_t batch, const Shape& sample) {
+  Shape shape = {batch};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  return shape;
 }
 
 std::string ToString(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }

@@ -19,8 +19,16 @@ using Shape = std::vector<int64_t>;
 
 /// Product of the extents; 1 for a scalar.
 int64_t Elements(const Shape& shape);
+/// Product of the extents from `first` on.
+int64_t ElementsFrom(const Shape& shape, size_t first);
+/// `sample` with the minibatch dimension in front.
+Shape WithBatch(int64_t batch, const Shape& sample);
 /// "[64, 1, 28, 28]"
 std::string ToString(const Shape& shape);
+
+/// A target with this value is not counted: it has no loss and no gradient (PyTorch's
+/// ignore_index).
+inline constexpr int32_t kIgnoredTarget = -100;
 
 /// What a tensor holds for one sample.
 struct TensorSpec {

@@ -119,18 +119,55 @@ TEST_CASE(
       Graph::Slot* slot = graph.MakeSlot();
       if (!backend->on_device()) {
         CHECK_THROWS_WITH(graph.Forward(slot, {logits, labels}), ContainsSubstring("sample 1"));
-        for (const double loss : graph.Output(slot).values) CHECK(std::isnan(loss));  // as poisoned
+        for (const double value : graph.Output(slot).values) CHECK(std::isnan(value));  // poisoned
         continue;
       }
       graph.Forward(slot, {logits, labels});
       graph.Backward(slot, {});
-      const Tensor loss = graph.Output(slot);
+      const std::vector<double> loss = graph.LossColumnOf(slot, kLossSum);
       const Tensor gradient = graph.InputGradient(slot, 0);
-      CHECK(graph.Correct(slot)[1] == 0);
+      CHECK(graph.LossColumnOf(slot, kLossRight)[1] == 0);
       for (size_t n = 0; n < 3; ++n) {
-        CHECK(std::isnan(loss.values[n]) == (n == 1));
+        CHECK(std::isnan(loss[n]) == (n == 1));
         for (size_t c = 0; c < 4; ++c) CHECK(std::isnan(gradient.values[4 * n + c]) == (n == 1));
       }
+    }
+  }
+}
+
+TEST_CASE(
+    "an index without a row is an error that names the sample, and nothing is written;"
+    " on a device its row is NaN, and no other",
+    "[backend]") {
+  const char* const layers =
+      R"([{"name":"l","type":"embedding","num_embeddings":4,"embedding_dim":2}])";
+  for (const std::string& kind : Kinds()) {
+    INFO(kind);
+    const auto backend = MakeBackend(kind, 1);
+    for (const int bad : {-1, 4, -100, 2147483647}) {
+      const Tensor x{.shape = {3, 2},
+                     .dtype = DType::kI32,
+                     .values = {0, 1, 2, static_cast<double>(bad), 0, 3}};
+      Graph graph(*backend, layers, {x});
+      Graph::Slot* slot = graph.MakeSlot();
+      if (backend->on_device()) {
+        graph.Forward(slot, {x});
+        const Tensor y = graph.Output(slot);
+        for (size_t i = 0; i < y.values.size(); ++i) CHECK(std::isnan(y.values[i]) == (i / 2 == 3));
+        graph.Backward(slot, Random(y.shape, 1));
+        for (const double d : graph.ParamGradient(slot, "l.weight").values) CHECK(!std::isnan(d));
+        continue;
+      }
+      std::string found;
+      try {
+        graph.Forward(slot, {x}, 7);
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kInvalidInput);
+        found = error.what();
+      }
+      CHECK_THAT(found, ContainsSubstring("minibatch 7: sample 1 has index " + std::to_string(bad) +
+                                          ", expected one of 0 to 3"));
+      for (const double y : graph.Output(slot).values) CHECK(std::isnan(y));  // as poisoned
     }
   }
 }
@@ -147,7 +184,72 @@ TEST_CASE("a loss says which predictions are right; the first of equal logits is
     Graph::Slot* slot = graph.MakeSlot();
     for (const bool training : {true, false}) {
       graph.Forward(slot, {logits, labels}, 0, training);
-      CHECK(graph.Correct(slot) == std::vector<float>{1, 1, 0, 0});
+      CHECK(graph.LossColumnOf(slot, kLossRight) == std::vector<double>{1, 1, 0, 0});
+    }
+  }
+}
+
+// Classes 1, 0, 2 … in falling order of their logits, with ties after the third: the first counts.
+TEST_CASE("the top five are those that fewer than five logits beat, ties by the first class",
+          "[backend]") {
+  const Tensor row{.shape = {8, 8}, .dtype = DType::kF32, .values = {8, 9, 7, 1, 1, 1, 0, 1}};
+  Tensor logits = row, labels{.shape = {8}, .dtype = DType::kI32, .values = {}};
+  logits.values.clear();
+  for (int n = 0; n < 8; ++n) {
+    logits.values.insert(logits.values.end(), row.values.begin(), row.values.end());
+    labels.values.push_back(n);
+  }
+  for (const std::string& kind : Kinds()) {
+    INFO(kind);
+    const auto backend = MakeBackend(kind, 1);
+    Graph graph(*backend, kLoss, {logits, labels});
+    Graph::Slot* slot = graph.MakeSlot();
+    graph.Forward(slot, {logits, labels});
+    CHECK(graph.LossColumnOf(slot, kLossRight) == std::vector<double>{0, 1, 0, 0, 0, 0, 0, 0});
+    CHECK(graph.LossColumnOf(slot, kLossTop5) == std::vector<double>{1, 1, 1, 1, 1, 0, 0, 0});
+    CHECK(graph.LossColumnOf(slot, kLossCounted) == std::vector<double>(8, 1));
+  }
+}
+
+TEST_CASE("an ignored target counts nowhere, whatever its logits, and has a gradient of zero",
+          "[backend]") {
+  constexpr double kIgnored = kIgnoredTarget;
+  Tensor logits = Random({2, 3, 4}, 1);
+  const Tensor labels{.shape = {2, 3},
+                      .dtype = DType::kI32,
+                      .values = {1, kIgnored, 3, kIgnored, kIgnored, kIgnored}};
+  for (size_t c = 0; c < 4; ++c) logits.values[4 + c] = std::numeric_limits<double>::quiet_NaN();
+  // The same sums from its counted targets alone.
+  const Tensor counted{
+      .shape = {2, 4},
+      .dtype = DType::kF32,
+      .values = {logits.values[0], logits.values[1], logits.values[2], logits.values[3],
+                 logits.values[8], logits.values[9], logits.values[10], logits.values[11]}};
+  const Tensor their_labels{.shape = {2}, .dtype = DType::kI32, .values = {1, 3}};
+  for (const std::string& kind : Kinds()) {
+    INFO(kind);
+    const auto backend = MakeBackend(kind, 1);
+    Graph graph(*backend, kLoss, {logits, labels}), alone(*backend, kLoss, {counted, their_labels});
+    Graph::Slot *slot = graph.MakeSlot(), *alone_slot = alone.MakeSlot();
+    graph.Forward(slot, {logits, labels});
+    graph.Backward(slot, {});
+    alone.Forward(alone_slot, {counted, their_labels});
+    alone.Backward(alone_slot, {});
+    CHECK(graph.LossColumnOf(slot, kLossCounted) == std::vector<double>{2, 0});
+    for (const LossColumn column : {kLossSum, kLossRight, kLossTop5}) {
+      const std::vector<double> one = graph.LossColumnOf(slot, column),
+                                two = alone.LossColumnOf(alone_slot, column);
+      CHECK(one[0] == Approx(two[0] + two[1]).epsilon(1e-6));
+      CHECK(one[1] == 0);
+    }
+    // A counted target weighs 1/(2·3) here, 1/2 there.
+    const Tensor dx = graph.InputGradient(slot, 0), dx_alone = alone.InputGradient(alone_slot, 0);
+    for (size_t i = 0; i < dx.values.size(); ++i) {
+      const size_t row = i / 4;
+      const double expected = row == 0   ? dx_alone.values[i] / 3
+                              : row == 2 ? dx_alone.values[i - 4] / 3
+                                         : 0;
+      CHECK(dx.values[i] == Approx(expected).epsilon(1e-5));
     }
   }
 }

@@ -35,7 +35,9 @@ void CheckScaled(const Tensor& actual, const Tensor& expected, double bound,
 void CheckSame(const Graph& graph, const Graph::Slot* slot, const Graph& oracle,
                const Graph::Slot* oracle_slot, size_t inputs, double bound) {
   CheckScaled(graph.Output(slot), oracle.Output(oracle_slot), bound, "output");
-  CHECK(graph.Correct(slot) == oracle.Correct(oracle_slot));
+  for (const LossColumn column : {kLossCounted, kLossRight, kLossTop5}) {
+    CHECK(graph.LossColumnOf(slot, column) == oracle.LossColumnOf(oracle_slot, column));
+  }
   for (size_t i = 0; i < inputs; ++i) {
     CheckScaled(graph.InputGradient(slot, i), oracle.InputGradient(oracle_slot, i), bound,
                 fmt::format("gradient of x{}", i));
@@ -173,6 +175,138 @@ TEST_CASE("pooling, activations, norms, add and concat of every shape agree with
   cases.push_back(One(R"("type":"add")", {{64, 17}, {64, 17}}));
   cases.push_back(One(R"("type":"concat")", {{3, 17, 5, 4}, {3, 1, 5, 4}, {3, 3, 5, 4}}));
   cases.push_back(One(R"("type":"concat")", {{64, 5}, {64, 32}}));
+  CompareAll(cases);
+}
+
+CompareCase Embedding(const Shape& indices, int64_t count, int64_t dim) {
+  return {
+      fmt::format(R"([{{"name":"l","type":"embedding","num_embeddings":{},"embedding_dim":{}}}])",
+                  count, dim),
+      {RandomIndices(indices, count, 21)}};
+}
+
+TEST_CASE("embeddings, layer norm, gelu and attention of every shape agree with the oracle",
+          "[cpu][compare]") {
+  std::vector<CompareCase> cases;
+  cases.push_back(Embedding({3, 7}, 11, 5));
+  cases.push_back(Embedding({1, 1}, 1, 1));
+  cases.push_back(Embedding({64}, 3, 17));
+  cases.push_back(Embedding({2, 3, 5}, 7, 16));
+  cases.push_back(Embedding({17, 33}, 300, 65));
+  for (const Shape& x : {Shape{3, 7, 5}, Shape{1, 1, 1}, Shape{64, 2, 17}}) {
+    cases.push_back(One(R"("type":"position_embedding")", {x}));
+  }
+  for (const Shape& x : {Shape{3, 17}, Shape{1, 1}, Shape{2, 3, 5}, Shape{2, 3, 4, 6},
+                         Shape{64, 33}, Shape{5, 128}, Shape{3, 9, 1}}) {
+    cases.push_back(One(R"("type":"layer_norm")", {x}));
+    cases.push_back(One(R"("type":"gelu")", {x}));
+    cases.push_back(One(R"("type":"gelu","approximate":"tanh")", {x}));
+  }
+  cases.push_back(
+      {R"([{"name":"l","type":"layer_norm","eps":0.001}])", {Random({5, 3, 33}, 5, 9, 11)}});
+  for (const char* kind : {"none", "tanh"}) {
+    cases.push_back({fmt::format(R"([{{"name":"l","type":"gelu","approximate":"{}"}}])", kind),
+                     {Random({5, 333}, 6, -15, 15)}});
+  }
+  for (const char* causal : {"false", "true"}) {
+    const auto attention = [&](int heads, const Shape& x) {
+      cases.push_back(
+          One(fmt::format(R"("type":"attention","heads":{},"causal":{})", heads, causal), {x}));
+    };
+    attention(3, {3, 7, 45});
+    attention(1, {1, 1, 3});
+    attention(1, {5, 2, 3});
+    attention(4, {2, 17, 96});
+    attention(2, {2, 33, 192});
+    attention(17, {1, 5, 51});
+    cases.push_back(
+        {fmt::format(R"([{{"name":"l","type":"attention","heads":2,"causal":{}}}])", causal),
+         {Random({2, 9, 24}, 7, -20, 20)}});
+  }
+  CompareAll(cases);
+}
+
+TEST_CASE("slice, pad, transpose, reshape and concat along any dimension agree with the oracle",
+          "[cpu][compare]") {
+  std::vector<CompareCase> cases;
+  const auto add = [&](const std::string& layer, const std::vector<Shape>& x) {
+    cases.push_back(One(layer, x));
+  };
+  add(R"("type":"slice","begin":2,"end":9)", {{3, 17}});
+  add(R"("type":"slice","end":1)", {{1, 1}});
+  add(R"("type":"slice","begin":1,"end":16)", {{3, 17, 7, 5}});
+  add(R"("type":"slice","axis":1,"begin":6,"end":7)", {{3, 17, 7, 5}});
+  add(R"("type":"slice","axis":2,"begin":1,"end":4)", {{1, 3, 7, 5}});
+  add(R"("type":"pad","before":[3],"after":[0])", {{3, 17}});
+  add(R"("type":"pad","before":[0,2],"after":[1,0])", {{2, 7, 5}});
+  add(R"("type":"pad","before":[0,2,1],"after":[1,0,3])", {{3, 17, 2, 5}});
+  add(R"("type":"pad","before":[0,0],"after":[0,0])", {{2, 7, 5}});
+  add(R"("type":"transpose","axes":[0])", {{3, 17}});
+  add(R"("type":"transpose","axes":[1,0])", {{3, 17, 5}});
+  add(R"("type":"transpose","axes":[1,2,0])", {{3, 17, 7, 5}});
+  add(R"("type":"transpose","axes":[2,0,1])", {{1, 16, 1, 33}});
+  add(R"("type":"transpose","axes":[3,1,0,2])", {{2, 3, 4, 5, 6}});
+  add(R"("type":"reshape","shape":[5,17])", {{3, 17, 5}});
+  add(R"("type":"reshape","shape":[])", {{3, 1}});
+  add(R"("type":"concat","axis":1)", {{3, 2, 5}, {3, 2, 1}, {3, 2, 33}});
+  add(R"("type":"concat","axis":1)", {{1, 17, 2, 5}, {1, 17, 3, 5}});
+  add(R"("type":"concat","axis":2)", {{3, 17, 2, 5}, {3, 17, 2, 1}});
+  CompareAll(cases);
+}
+
+TEST_CASE(
+    "operations that move or normalise elements read every layout in which a convolution"
+    " writes",
+    "[cpu][compare]") {
+  std::vector<CompareCase> cases;
+  for (const int64_t channels : {16, 17, 20}) {
+    for (const std::string layer :
+         {R"("type":"slice","begin":3,"end":16)", R"("type":"slice","begin":0,"end":8)",
+          R"("type":"slice","axis":1,"begin":2,"end":5)",
+          R"("type":"pad","before":[1,0,2],"after":[0,3,1])",
+          R"("type":"transpose","axes":[1,2,0])", R"("type":"transpose","axes":[0,2,1])",
+          R"("type":"layer_norm")", R"("type":"gelu")", R"("type":"gelu","approximate":"tanh")",
+          R"("type":"concat","axis":2,"inputs":["conv","other"])",
+          R"("type":"concat","axis":1,"inputs":["conv","x0","conv"])"}) {
+      cases.push_back({fmt::format(R"([
+          {{"name":"other","type":"conv2d","out_channels":{0},"kernel":1}},
+          {{"name":"conv","type":"conv2d","out_channels":{0},"kernel":3,"padding":1,"bias":false,
+            "inputs":["x0"]}},
+          {{"name":"l",{1}}},
+          {{"name":"all","type":"flatten"}},
+          {{"name":"rest","type":"flatten","inputs":["other"]}},
+          {{"name":"both","type":"concat","inputs":["all","rest"]}}])",
+                                   channels, layer),
+                       {Random({2, channels, 7, 6}, 71)}});
+    }
+    cases.push_back({fmt::format(R"([
+        {{"name":"conv","type":"conv2d","out_channels":{0},"kernel":3}},
+        {{"name":"steps","type":"reshape","shape":[{0},24]}},
+        {{"name":"swap","type":"transpose","axes":[1,0]}},
+        {{"name":"pos","type":"position_embedding"}},
+        {{"name":"qkv","type":"linear","out_features":30}},
+        {{"name":"attention","type":"attention","heads":2}}])",
+                                 channels),
+                     {Random({2, 3, 8, 6}, 72)}});
+  }
+  // A block of a transformer.
+  cases.push_back({R"([
+      {"name":"words","type":"reshape","shape":[9],"inputs":["x0"]},
+      {"name":"embed","type":"embedding","num_embeddings":13,"embedding_dim":20},
+      {"name":"pos","type":"position_embedding"},
+      {"name":"norm1","type":"layer_norm"},
+      {"name":"qkv","type":"linear","out_features":60},
+      {"name":"attention","type":"attention","heads":4,"causal":true},
+      {"name":"project","type":"linear","out_features":20},
+      {"name":"skip1","type":"add","inputs":["project","pos"]},
+      {"name":"norm2","type":"layer_norm"},
+      {"name":"fc1","type":"linear","out_features":80},
+      {"name":"gelu","type":"gelu","approximate":"tanh"},
+      {"name":"fc2","type":"linear","out_features":20},
+      {"name":"skip2","type":"add","inputs":["fc2","skip1"]},
+      {"name":"norm3","type":"layer_norm"},
+      {"name":"logits","type":"linear","out_features":13}])",
+                   {RandomIndices({3, 3, 3}, 13, 73)}});
   CompareAll(cases);
 }
 

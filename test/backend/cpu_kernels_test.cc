@@ -95,6 +95,25 @@ const char* const kChain = R"([
   {"name":"fc2","type":"linear","out_features":10},
   {"name":"loss","type":"softmax_cross_entropy","inputs":["fc2","x1"]}])";
 
+const char* const kSequence = R"([
+  {"name":"conv","type":"conv2d","out_channels":24,"kernel":5},
+  {"name":"slice","type":"slice","axis":2,"begin":1,"end":21},
+  {"name":"pad","type":"pad","before":[0,0,1],"after":[0,0,2]},
+  {"name":"swap","type":"transpose","axes":[1,0,2]},
+  {"name":"steps","type":"reshape","shape":[24,552]},
+  {"name":"fc","type":"linear","out_features":72},
+  {"name":"embed","type":"embedding","num_embeddings":10,"embedding_dim":72,"inputs":["x1"]},
+  {"name":"word","type":"reshape","shape":[1,72]},
+  {"name":"cat","type":"concat","inputs":["fc","word"]},
+  {"name":"pos","type":"position_embedding"},
+  {"name":"norm","type":"layer_norm"},
+  {"name":"qkv","type":"linear","out_features":216},
+  {"name":"attention","type":"attention","heads":3,"causal":true},
+  {"name":"gelu","type":"gelu"},
+  {"name":"flat","type":"flatten"},
+  {"name":"logits","type":"linear","out_features":10},
+  {"name":"loss","type":"softmax_cross_entropy","inputs":["logits","x1"]}])";
+
 /// All results of one step of the chain.
 std::vector<Tensor> Step(int threads, const char* layers = kChain) {
   const auto backend = MakeCpuBackend(threads);
@@ -111,28 +130,32 @@ std::vector<Tensor> Step(int threads, const char* layers = kChain) {
 }
 
 TEST_CASE("two runs give the same bits, wherever their memory lies", "[cpu]") {
-  const std::vector<Tensor> first = Step(1);
-  const Buffer moved = MakeCpuBackend(1)->Allocate(123457);
-  const std::vector<Tensor> second = Step(1);
-  REQUIRE(first.size() == second.size());
-  for (size_t i = 0; i < first.size(); ++i) CheckEqual(second[i], first[i], std::to_string(i));
+  for (const char* layers : {kChain, kSequence}) {
+    const std::vector<Tensor> first = Step(1, layers);
+    const Buffer moved = MakeCpuBackend(1)->Allocate(123457);
+    const std::vector<Tensor> second = Step(1, layers);
+    REQUIRE(first.size() == second.size());
+    for (size_t i = 0; i < first.size(); ++i) CheckEqual(second[i], first[i], std::to_string(i));
+  }
 }
 
 TEST_CASE("several threads compute what one computes", "[cpu]") {
-  const std::vector<Tensor> one = Step(1);
-  const std::vector<Tensor> three = Step(3);
-  REQUIRE(one.size() == three.size());
-  for (size_t i = 0; i < one.size(); ++i) {
-    double largest = 1e-3;
-    for (const double value : one[i].values) largest = std::max(largest, std::abs(value));
-    CheckClose(three[i], one[i], 5e-5 * largest, 0, std::to_string(i));
+  for (const char* layers : {kChain, kSequence}) {
+    const std::vector<Tensor> one = Step(1, layers);
+    const std::vector<Tensor> three = Step(3, layers);
+    REQUIRE(one.size() == three.size());
+    for (size_t i = 0; i < one.size(); ++i) {
+      double largest = 1e-3;
+      for (const double value : one[i].values) largest = std::max(largest, std::abs(value));
+      CheckClose(three[i], one[i], 5e-5 * largest, 0, std::to_string(i));
+    }
+    const std::vector<Tensor> again = Step(3, layers);
+    for (size_t i = 0; i < one.size(); ++i) CheckEqual(again[i], three[i], std::to_string(i));
   }
-  const std::vector<Tensor> again = Step(3);
-  for (size_t i = 0; i < one.size(); ++i) CheckEqual(again[i], three[i], std::to_string(i));
 }
 
 TEST_CASE("a value that is no number reaches the loss", "[cpu]") {
-  for (const std::string activation : {"relu", "tanh", "sigmoid"}) {
+  for (const std::string activation : {"relu", "tanh", "sigmoid", "gelu"}) {
     INFO(activation);
     const auto backend = MakeCpuBackend(1);
     Tensor x = Random({2, 5}, 1);

@@ -24,6 +24,18 @@ const char* const kEveryLayer = R"([
     {"name":"drop","type":"dropout"},
     {"name":"add","type":"add","inputs":["drop","sigmoid","avg"]},
     {"name":"cat","type":"concat","inputs":["add","avg"]},
+    {"name":"pad","type":"pad","before":[0,1,0],"after":[0,0,1]},
+    {"name":"slice","type":"slice","axis":1,"end":2},
+    {"name":"steps","type":"reshape","shape":[8,6]},
+    {"name":"swap","type":"transpose","axes":[1,0]},
+    {"name":"embed","type":"embedding","num_embeddings":5,"embedding_dim":8,"inputs":["x1"]},
+    {"name":"word","type":"reshape","shape":[1,8]},
+    {"name":"words","type":"concat","inputs":["swap","word"]},
+    {"name":"pos","type":"position_embedding"},
+    {"name":"norm","type":"layer_norm"},
+    {"name":"gelu","type":"gelu"},
+    {"name":"qkv","type":"linear","out_features":12},
+    {"name":"attention","type":"attention","heads":2},
     {"name":"flat","type":"flatten"},
     {"name":"fc","type":"linear","out_features":5},
     {"name":"loss","type":"softmax_cross_entropy","inputs":["fc","x1"]}])";
@@ -96,6 +108,36 @@ TEST_CASE("local ranks take the devices in turn, and cuda:N takes the N-th", "[c
   cuda_emulator::SetDeviceCount(0);
   CHECK_THAT(ErrorOf([&] { id("cuda", 0); }), ContainsSubstring("no CUDA device"));
   cuda_emulator::Reset();
+}
+
+TEST_CASE("a device at work is no failed one", "[cuda]") {
+  cuda_emulator::SetSchedule(
+      {.mode = cuda_emulator::Mode::kScheduled, .policy = cuda_emulator::Policy::kLazy});
+  {
+    const auto backend = MakeBackend("cuda", 1);
+    const Buffer a = backend->Allocate(400);
+    const Buffer b = backend->Allocate(400);
+    backend->Copy(a.data(), b.data(), 400);
+    backend->CheckDevice();
+    backend->Accumulate(a.data(), b.data(), 100);
+  }
+  cuda_emulator::Reset();
+}
+
+TEST_CASE("a device that failed gives no notice, and says so when asked", "[cuda]") {
+  const auto backend = MakeBackend("cuda", 1);
+  cuda_emulator::FailDevice();
+  bool noticed = false;
+  const Notice notice = [](void* to) { *static_cast<bool*>(to) = true; };
+  backend->Notify(Queue::kDownload, notice, &noticed);
+  cuda_emulator::Drain();
+  CHECK_FALSE(noticed);
+  CHECK_THAT(ErrorOf([&] { backend->CheckDevice(); }, ErrorCode::kDevice),
+             ContainsSubstring("cudaErrorLaunchFailure"));
+  cuda_emulator::Reset();
+  backend->Notify(Queue::kDownload, notice, &noticed);
+  cuda_emulator::Drain();
+  CHECK(noticed);
 }
 
 TEST_CASE("whichever call fails, an error says so and nothing is left behind", "[cuda]") {

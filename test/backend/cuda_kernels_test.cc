@@ -264,32 +264,35 @@ TEST_CASE("cuda: batch norm of one value a channel gives the bias, and keeps a N
 // ---- Loss
 
 struct LossResult {
-  std::vector<float> probability, loss, correct, dlogits;
+  std::vector<float> probability, loss, counted, right, top5, dlogits;
 };
 
-LossResult RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& label,
-                   float scale) {
+LossResult RunLoss(const std::vector<float>& logits, const std::vector<int32_t>& label, float scale,
+                   size_t targets = 1) {
   CudaMemory memory;
-  const size_t samples = label.size();
-  const auto classes = static_cast<int64_t>(samples == 0 ? 5 : logits.size() / samples);
+  const size_t samples = label.size() / targets;
+  const LossShape shape = {
+      .samples = static_cast<int64_t>(samples),
+      .targets = static_cast<int64_t>(targets),
+      .classes = static_cast<int64_t>(samples == 0 ? 5 : logits.size() / label.size())};
   auto device_logits = memory.Put(logits);
   auto device_label = memory.Put(label);
   auto probability = memory.Room<float>(logits.size());
-  auto loss = memory.Room<float>(samples);
-  auto correct = memory.Room<float>(samples);
+  auto rows = memory.Room<float>(kLossColumns * label.size());
+  auto y = memory.Room<float>(kLossColumns * samples);
   auto dlogits = memory.Room<float>(logits.size());
-  const auto n = static_cast<int64_t>(samples);
-  REQUIRE(LaunchSoftmaxCrossEntropy(device_logits, device_label, probability, loss, correct, n,
-                                    classes, memory.stream()) == cudaSuccess);
-  REQUIRE(LaunchSoftmaxCrossEntropyBackward(probability, device_label, dlogits, n, classes, scale,
+  REQUIRE(LaunchSoftmaxCrossEntropy(device_logits, device_label, probability, rows, y, shape,
+                                    memory.stream()) == cudaSuccess);
+  REQUIRE(LaunchSoftmaxCrossEntropyBackward(probability, device_label, dlogits, shape, scale,
                                             memory.stream()) == cudaSuccess);
-  LossResult result = {memory.Get(probability), memory.Get(loss), memory.Get(correct),
-                       memory.Get(dlogits)};
-  // The same without the flags.
-  auto alone = memory.Room<float>(samples);
-  REQUIRE(LaunchSoftmaxCrossEntropy(device_logits, device_label, probability, alone, nullptr, n,
-                                    classes, memory.stream()) == cudaSuccess);
-  CHECK(SameBits(memory.Get(alone), result.loss));
+  LossResult result = {memory.Get(probability), {}, {}, {}, {}, memory.Get(dlogits)};
+  const std::vector<float> columns = memory.Get(y);
+  for (size_t n = 0; n < samples; ++n) {
+    result.loss.push_back(columns[kLossColumns * n + kLossSum]);
+    result.counted.push_back(columns[kLossColumns * n + kLossCounted]);
+    result.right.push_back(columns[kLossColumns * n + kLossRight]);
+    result.top5.push_back(columns[kLossColumns * n + kLossTop5]);
+  }
   return result;
 }
 
@@ -303,13 +306,17 @@ TEST_CASE("cuda: the loss, its flags and its gradient are softmax cross-entropy'
       const std::vector<float> logits = Values(samples * classes, 13, spread);
       std::vector<int32_t> label(samples);
       std::vector<double> loss(samples), gradient(logits.size());
-      std::vector<float> correct(samples);
+      std::vector<float> right(samples), top5(samples);
       for (size_t n = 0; n < samples; ++n) {
         const float* x = &logits[n * classes];
         const auto first = static_cast<size_t>(std::max_element(x, x + classes) - x);
         // Every other sample is right.
         label[n] = static_cast<int32_t>(n % 2 == 0 ? first : (first + 1) % classes);
-        correct[n] = static_cast<size_t>(label[n]) == first ? 1.0F : 0.0F;
+        right[n] = static_cast<size_t>(label[n]) == first ? 1.0F : 0.0F;
+        const float own = x[label[n]];
+        const auto larger = std::count_if(x, x + classes, [own](float v) { return v > own; }) +
+                            std::count(x, x + label[n], own);
+        top5[n] = larger < 5 ? 1.0F : 0.0F;
         double sum = 0;
         for (size_t c = 0; c < classes; ++c) sum += std::exp(double{x[c]} - double{x[first]});
         loss[n] = std::log(sum) + double{x[first]} - double{x[label[n]]};
@@ -322,11 +329,47 @@ TEST_CASE("cuda: the loss, its flags and its gradient are softmax cross-entropy'
       const LossResult result = RunLoss(logits, label, 0.25F);
       CheckNear(result.loss, loss, 1e-6);
       CheckNear(result.dlogits, gradient, 1e-6);
-      CHECK(SameBits(result.correct, correct));
+      CHECK(SameBits(result.right, right));
+      CHECK(SameBits(result.top5, top5));
+      CHECK(SameBits(result.counted, std::vector<float>(samples, 1)));
       CHECK(SameBits(RunLoss(logits, label, 0.25F).dlogits, result.dlogits));
     }
   }
   CHECK(RunLoss({}, {}, 1).loss.empty());
+}
+
+TEST_CASE("cuda: a sample's columns are the sums of its targets', ignored ones left out",
+          "[cuda][kernels]") {
+  if (!WhyNoCuda().empty()) return;  // backend_test.cc says why
+  for (const size_t targets : {2, 7, 300}) {
+    INFO(targets << " targets a sample");
+    const size_t samples = 3, classes = 11, rows = samples * targets;
+    const std::vector<float> logits = Values(rows * classes, 17, 3);
+    std::vector<int32_t> label(rows);
+    for (size_t i = 0; i < rows; ++i) label[i] = static_cast<int32_t>(i * i % classes);
+    const LossResult each = RunLoss(logits, label, 0.5F);
+    for (size_t i = 0; i < rows; i += 3) label[i] = kIgnoredTarget;
+    for (size_t i = 2 * targets; i < rows; ++i) label[i] = kIgnoredTarget;
+    std::vector<double> loss(samples), counted(samples), right(samples), top5(samples);
+    std::vector<float> dlogits = each.dlogits;
+    for (size_t i = 0; i < rows; ++i) {
+      if (label[i] == kIgnoredTarget) {
+        std::fill_n(&dlogits[i * classes], classes, 0.0F);
+        continue;
+      }
+      loss[i / targets] += each.loss[i];
+      counted[i / targets] += 1;
+      right[i / targets] += each.right[i];
+      top5[i / targets] += each.top5[i];
+    }
+    const LossResult result = RunLoss(logits, label, 0.5F, targets);
+    CheckNear(result.loss, loss, 1e-6);
+    CheckNear(result.counted, counted, 0);
+    CheckNear(result.right, right, 0);
+    CheckNear(result.top5, top5, 0);
+    CHECK(SameBits(result.dlogits, dlogits));
+    CHECK(counted[2] == 0);
+  }
 }
 
 TEST_CASE("cuda: of equal logits the first is the prediction", "[cuda][kernels]") {
@@ -336,8 +379,8 @@ TEST_CASE("cuda: of equal logits the first is the prediction", "[cuda][kernels]"
   for (const size_t tie : {37, 290}) logits[classes + tie] = 2;
   for (const size_t tie : {299, 5, 6}) logits[2 * classes + tie] = 3;
   for (size_t c = 0; c < classes; ++c) logits[3 * classes + c] = -kInfinity;
-  CHECK(RunLoss(logits, {0, 37, 5, 0}, 1).correct == std::vector<float>{1, 1, 1, 1});
-  CHECK(RunLoss(logits, {1, 290, 6, 1}, 1).correct == std::vector<float>{0, 0, 0, 0});
+  CHECK(RunLoss(logits, {0, 37, 5, 0}, 1).right == std::vector<float>{1, 1, 1, 1});
+  CHECK(RunLoss(logits, {1, 290, 6, 1}, 1).right == std::vector<float>{0, 0, 0, 0});
 }
 
 TEST_CASE("cuda: a confident loss keeps its digits", "[cuda][kernels]") {
@@ -353,7 +396,7 @@ TEST_CASE("cuda: a NaN among the logits is in the loss; the prediction is std::m
   const LossResult result = RunLoss({1, kNan, 3, kNan, 5, 6}, {2, 0}, 1);
   CHECK(std::isnan(result.loss[0]));
   CHECK(std::isnan(result.loss[1]));
-  CHECK(result.correct == std::vector<float>{1, 1});
+  CHECK(result.right == std::vector<float>{1, 1});
 }
 
 TEST_CASE("cuda: a label that is no class makes its sample NaN, and no other", "[cuda][kernels]") {
@@ -362,10 +405,10 @@ TEST_CASE("cuda: a label that is no class makes its sample NaN, and no other", "
   for (const size_t bad : {0, 2}) {
     CHECK(std::isnan(result.loss[bad]));
     CHECK(std::isnan(result.dlogits[2 * bad]));
-    CHECK(result.correct[bad] == 0);
+    CHECK(result.right[bad] == 0);
   }
   CHECK(result.loss[1] == Approx(std::log1p(std::exp(-1.0))));
-  CHECK(result.correct[1] == 1);
+  CHECK(result.right[1] == 1);
 }
 
 // ---- Sizes past 2^31: 17 GB of the device, asked for by name.

@@ -45,6 +45,13 @@ TEST_CASE("the same work twice is equal bit for bit", "[cuda]") {
       {"name":"bn","type":"batch_norm"},
       {"name":"relu","type":"relu"},
       {"name":"pool","type":"max_pool2d","kernel":3,"stride":2},
+      {"name":"steps","type":"reshape","shape":[24,56]},
+      {"name":"pos","type":"position_embedding"},
+      {"name":"norm","type":"layer_norm"},
+      {"name":"qkv","type":"linear","out_features":60},
+      {"name":"attention","type":"attention","heads":4,"causal":true},
+      {"name":"gelu","type":"gelu"},
+      {"name":"swap","type":"transpose","axes":[1,0]},
       {"name":"flat","type":"flatten"},
       {"name":"fc","type":"linear","out_features":30}])";
   const Tensor x = Random({16, 12, 17, 15}, 1);
@@ -62,6 +69,35 @@ TEST_CASE("the same work twice is equal bit for bit", "[cuda]") {
     }
   }
   for (size_t i = 0; i < runs[0].size(); ++i) CheckEqual(runs[1][i], runs[0][i], "second run");
+}
+
+// 5·5 scores of 2 heads take 200 bytes a sample.
+TEST_CASE("attention keeps to the workspace limit, with the same results, or is refused with it",
+          "[cuda]") {
+  if (!WhyNoCuda().empty()) return;
+  const std::string layers = R"([{"name":"l","type":"attention","heads":2,"causal":true}])";
+  const Tensor x = Random({3, 5, 24}, 1);
+  const Tensor dy = Random({3, 5, 8}, 2);
+  std::vector<Tensor> gradients;
+  for (const size_t limit : {size_t{200}, size_t{599}, size_t{1} << 20}) {
+    const auto backend =
+        MakeBackend("cuda", BackendOptions{.threads = 1, .workspace_limit_bytes = limit});
+    OpRequest request;
+    request.x.push_back(DenseLayout(x.shape, DType::kF32));
+    request.wants_dx.push_back(true);
+    CHECK(backend->PlanAttention({.heads = 2}, request)->info().workspace_bytes <= limit);
+    Graph graph(*backend, layers, {x});
+    Graph::Slot* slot = graph.MakeSlot();
+    graph.Forward(slot, {x});
+    graph.Backward(slot, dy);
+    gradients.push_back(graph.InputGradient(slot, 0));
+    // Batched over the heads in one case and over the samples in the other, but the same products.
+    CheckClose(gradients.back(), gradients.front(), 1e-6, 1e-6, "gradient");
+  }
+  const auto backend =
+      MakeBackend("cuda", BackendOptions{.threads = 1, .workspace_limit_bytes = 199});
+  CHECK_THAT(ErrorOf([&] { Graph(*backend, layers, {x}); }, ErrorCode::kDevice),
+             ContainsSubstring("200 of 199 bytes of workspace"));
 }
 
 TEST_CASE("with TF32 allowed results stay within its ten bits", "[cuda]") {

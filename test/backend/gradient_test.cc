@@ -15,7 +15,8 @@ namespace {
 struct GradientCase {
   std::string layers;
   std::vector<Shape> inputs;
-  int64_t classes = 0;  ///< Not 0: a label comes after the inputs.
+  int64_t classes = 0;  ///< Not 0: a label comes last.
+  Tensor indices = {};  ///< Not empty: comes after the inputs.
 };
 
 constexpr double kStep = 1e-5;
@@ -55,6 +56,7 @@ class Checker {
   static std::vector<Tensor> InputsOf(const GradientCase& test) {
     std::vector<Tensor> x;
     for (const Shape& shape : test.inputs) x.push_back(Random(shape, 1 + x.size()));
+    if (!test.indices.shape.empty()) x.push_back(test.indices);
     if (test.classes > 0) x.push_back(RandomLabels(test.inputs[0][0], test.classes, 3));
     return x;
   }
@@ -64,8 +66,9 @@ class Checker {
     const Tensor y = graph_->Output(slot_);
     double sum = 0;
     if (graph_->last_layer().is_loss()) {
-      for (const double loss : y.values) sum += loss;
-      return sum / static_cast<double>(y.values.size()) * graph_->last_layer().loss_weight();
+      for (const double loss : graph_->LossColumnOf(slot_, kLossSum)) sum += loss;
+      return sum / static_cast<double>(x_.back().values.size()) *
+             graph_->last_layer().loss_weight();
     }
     for (size_t i = 0; i < y.values.size(); ++i) sum += y.values[i] * dy_.values[i];
     return sum;
@@ -108,13 +111,61 @@ class Checker {
   int64_t checked_ = 0, kinks_ = 0;
 };
 
+using AddCase = std::function<void(const std::string& layer, std::vector<Shape> inputs)>;
+
+void AddSequenceCases(std::vector<GradientCase>* cases, const AddCase& add) {
+  add(R"("type":"concat","axis":1)", {{2, 3, 2}, {2, 3, 4}});
+  add(R"("type":"concat","axis":2)", {{2, 3, 2, 1}, {2, 3, 2, 3}});
+  add(R"("type":"gelu")", {{3, 17}});
+  add(R"("type":"gelu","approximate":"tanh")", {{2, 3, 5, 1}});
+  add(R"("type":"layer_norm")", {{2, 3, 7}});
+  add(R"("type":"layer_norm","eps":0.01)", {{5, 2}});
+  add(R"("type":"layer_norm")", {{1, 2, 3, 4}});
+  add(R"("type":"position_embedding")", {{3, 5, 2}});
+  for (const char* causal : {"false", "true"}) {
+    const auto attention = [&](int heads, const Shape& x) {
+      add(fmt::format(R"("type":"attention","heads":{},"causal":{})", heads, causal), {x});
+    };
+    attention(1, {2, 1, 3});
+    attention(3, {2, 5, 27});
+    attention(2, {1, 7, 6});
+  }
+  add(R"("type":"slice","begin":1,"end":3)", {{2, 5, 3}});
+  add(R"("type":"slice","axis":2,"begin":2,"end":3)", {{2, 3, 2, 5}});
+  add(R"("type":"pad","before":[1,0],"after":[2,3])", {{2, 3, 2}});
+  add(R"("type":"transpose","axes":[2,0,1])", {{2, 3, 1, 5}});
+  add(R"("type":"reshape","shape":[2,1,5])", {{3, 10}});
+  const char* const kEmbedding =
+      R"([{"name":"l","type":"embedding","num_embeddings":5,"embedding_dim":3,"inputs":["x0"]}])";
+  cases->push_back({kEmbedding, {}, 0, RandomIndices({2, 4}, 5, 6)});
+  cases->push_back({kEmbedding, {}, 0, RandomIndices({3}, 5, 6)});
+  // A block of a transformer; x1 are the words, x2 the label.
+  cases->push_back({R"([
+      {"name":"words","type":"reshape","shape":[5],"inputs":["x1"]},
+      {"name":"embed","type":"embedding","num_embeddings":4,"embedding_dim":6},
+      {"name":"sum","type":"add","inputs":["embed","x0"]},
+      {"name":"pos","type":"position_embedding"},
+      {"name":"norm","type":"layer_norm"},
+      {"name":"qkv","type":"linear","out_features":18},
+      {"name":"attention","type":"attention","heads":2,"causal":true},
+      {"name":"skip","type":"add","inputs":["attention","pos"]},
+      {"name":"fc","type":"linear","out_features":7},
+      {"name":"gelu","type":"gelu"},
+      {"name":"last","type":"slice","begin":4,"end":5},
+      {"name":"flat","type":"flatten"},
+      {"name":"loss","type":"softmax_cross_entropy","inputs":["flat","x2"]}])",
+                    {{3, 5, 6}},
+                    7,
+                    RandomIndices({3, 5, 1}, 4, 8)});
+}
+
 std::vector<GradientCase> Cases() {
   std::vector<GradientCase> cases;
   const auto add = [&](const std::string& layer, std::vector<Shape> inputs) {
     std::string names;
     for (size_t i = 0; i < inputs.size(); ++i) names += fmt::format("{}\"x{}\"", i ? "," : "", i);
     cases.push_back(
-        {fmt::format(R"([{{"name":"l",{},"inputs":[{}]}}])", layer, names), std::move(inputs), 0});
+        {fmt::format(R"([{{"name":"l",{},"inputs":[{}]}}])", layer, names), std::move(inputs)});
   };
   add(R"("type":"conv2d","out_channels":3,"kernel":3,"padding":1)", {{2, 3, 5, 4}});
   add(R"("type":"conv2d","out_channels":1,"kernel":1,"bias":false)", {{1, 1, 1, 1}});
@@ -144,12 +195,19 @@ std::vector<GradientCase> Cases() {
   add(R"("type":"lrn","size":7,"alpha":2)", {{2, 4, 1, 3}});
   add(R"("type":"add")", {{2, 3, 3}, {2, 3, 3}, {2, 3, 3}});
   add(R"("type":"concat")", {{2, 1, 3, 3}, {2, 5, 3, 3}, {2, 3, 3, 3}});
+  AddSequenceCases(&cases, add);
   cases.push_back(
       {R"([{"name":"l","type":"softmax_cross_entropy","inputs":["x0","x1"]}])", {{5, 7}}, 7});
   cases.push_back(
       {R"([{"name":"l","type":"softmax_cross_entropy","weight":0.3,"inputs":["x0","x1"]}])",
        {{1, 3}},
        3});
+  constexpr double kIgnored = kIgnoredTarget;
+  cases.push_back(
+      {R"([{"name":"l","type":"softmax_cross_entropy","weight":0.7,"inputs":["x0","x1"]}])",
+       {{3, 2, 5}},
+       0,
+       {.shape = {3, 2}, .dtype = DType::kI32, .values = {0, kIgnored, 4, 1, kIgnored, kIgnored}}});
   // The harness's own rule for a tensor with two consumers.
   cases.push_back({R"([{"name":"a","type":"conv2d","out_channels":3,"kernel":3,"padding":1},
                        {"name":"b","type":"tanh"},

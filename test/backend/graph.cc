@@ -28,7 +28,7 @@ struct Graph::Node {
 
 struct Graph::Slot {
   struct Call {
-    Buffer y, saved, correct;
+    Buffer y, saved;
     std::vector<Buffer> dx, dparams;
     std::vector<const void*> x, params, poisoned;
     std::vector<void*> dx_data, dparam_data, state;
@@ -70,7 +70,7 @@ Graph::Graph(Backend& backend, const std::string& layers, const std::vector<Tens
   }
 
   size_t workspace = 0;
-  size_t largest = static_cast<size_t>(inputs_[0].dims[0]) * sizeof(float);  // a loss's `correct`
+  size_t largest = 0;
   for (size_t i = 0; i < inputs_.size() + nodes_.size(); ++i) {
     largest = std::max(largest, LayoutOf(i).bytes);
   }
@@ -159,9 +159,6 @@ void Graph::WireSlot(Slot* slot) {
     Slot::Call& call = slot->calls[i];
     call.y = backend_.Allocate(node.op->info().y.bytes);
     call.saved = backend_.Allocate(node.op->info().saved_bytes);
-    if (node.layer->is_loss()) {
-      call.correct = backend_.Allocate(static_cast<size_t>(inputs_[0].dims[0]) * sizeof(float));
-    }
     for (size_t j = 0; j < node.inputs.size(); ++j) {
       const size_t value = node.inputs[j];
       call.x.push_back(value < inputs_.size() ? slot->x[value].data()
@@ -188,7 +185,6 @@ void Graph::WireSlot(Slot* slot) {
                  .state = call.state,
                  .saved = call.saved.data(),
                  .workspace = workspace_.data(),
-                 .correct = reinterpret_cast<float*>(call.correct.data()),
                  .minibatch = 0,
                  .training = true};
   }
@@ -203,7 +199,6 @@ void Graph::RunForward(Slot* slot, uint64_t minibatch, bool training) {
     Slot::Call& call = slot->calls[i];
     Poison(call.y);
     Poison(call.saved);
-    Poison(call.correct);
     Poison(workspace_);
     call.args.minibatch = minibatch;
     call.args.training = training;
@@ -260,11 +255,11 @@ Tensor Graph::Output(const Slot* slot) const {
   return FromDevice(nodes_.back()->op->info().y, slot->calls.back().y.data());
 }
 
-std::vector<float> Graph::Correct(const Slot* slot) const {
-  const Buffer& correct = slot->calls.back().correct;
-  std::vector<float> values(correct.bytes() / sizeof(float));
-  const std::vector<std::byte> bytes = ReadBytes(backend_, correct.data(), correct.bytes());
-  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+std::vector<double> Graph::LossColumnOf(const Slot* slot, LossColumn column) const {
+  std::vector<double> values;
+  if (!last_layer().is_loss()) return values;
+  const Tensor y = Output(slot);
+  for (size_t i = column; i < y.values.size(); i += kLossColumns) values.push_back(y.values[i]);
   return values;
 }
 
@@ -411,13 +406,17 @@ Tensor Random(const Shape& shape, uint64_t seed, double low, double high) {
   return tensor;
 }
 
-Tensor RandomLabels(int64_t samples, int64_t classes, uint64_t seed) {
+Tensor RandomIndices(const Shape& shape, int64_t limit, uint64_t seed) {
   std::mt19937_64 engine(seed);
-  Tensor tensor{.shape = {samples}, .dtype = DType::kI32, .values = {}};
-  for (int64_t i = 0; i < samples; ++i) {
-    tensor.values.push_back(static_cast<double>(engine() % static_cast<uint64_t>(classes)));
+  Tensor tensor{.shape = shape, .dtype = DType::kI32, .values = {}};
+  for (int64_t i = 0; i < Elements(shape); ++i) {
+    tensor.values.push_back(static_cast<double>(engine() % static_cast<uint64_t>(limit)));
   }
   return tensor;
+}
+
+Tensor RandomLabels(int64_t samples, int64_t classes, uint64_t seed) {
+  return RandomIndices({samples}, classes, seed);
 }
 
 namespace {

@@ -22,6 +22,8 @@ struct Tensor {
 /// Uniform values, exact in float so that every backend gets the same.
 Tensor Random(const Shape& shape, uint64_t seed, double low = -2, double high = 2);
 Tensor RandomLabels(int64_t samples, int64_t classes, uint64_t seed);
+/// i32 from 0 to limit - 1.
+Tensor RandomIndices(const Shape& shape, int64_t limit, uint64_t seed);
 
 /// Layers planned on one backend, each on the layout in which its producer stores its input, and
 /// run as a stage runs them. It holds the operations to their contract: outputs, gradients, saved
@@ -59,7 +61,8 @@ class Graph {
   void RunBackward(Slot* slot);
 
   Tensor Output(const Slot* slot) const;
-  std::vector<float> Correct(const Slot* slot) const;
+  /// One value a sample; empty where the last layer is no loss.
+  std::vector<double> LossColumnOf(const Slot* slot, LossColumn column) const;
   /// After Backward: an inner layout's padding must hold zeros in outputs and gradients, as updates
   /// and sums run over it.
   void CheckPadding(const Slot* slot) const;

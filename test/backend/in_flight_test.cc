@@ -64,7 +64,9 @@ TEST_CASE("minibatches in flight do not disturb each other", "[in_flight]") {
        {R"("type":"max_pool2d","kernel":3,"stride":2)", R"("type":"avg_pool2d","kernel":2)",
         R"("type":"dropout")", R"("type":"batch_norm")", R"("type":"lrn","alpha":1)",
         R"("type":"relu")", R"("type":"tanh")", R"("type":"sigmoid")",
-        R"("type":"linear","out_features":9)",
+        R"("type":"linear","out_features":9)", R"("type":"gelu")", R"("type":"layer_norm")",
+        R"("type":"slice","axis":1,"begin":1,"end":4)", R"("type":"transpose","axes":[2,0,1])",
+        R"("type":"pad","before":[1,0,2],"after":[0,1,0])", R"("type":"reshape","shape":[6,21])",
         R"("type":"conv2d","out_channels":5,"kernel":3,"padding":1)"}) {
     all.push_back(fmt::format(R"([{{"name":"l",{}}}])", layer));
   }
@@ -74,6 +76,20 @@ TEST_CASE("minibatches in flight do not disturb each other", "[in_flight]") {
                     {"name":"pool","type":"max_pool2d","kernel":2},
                     {"name":"drop","type":"dropout","p":0.3},
                     {"name":"lrn","type":"lrn"},
+                    {"name":"flat","type":"flatten"},
+                    {"name":"fc","type":"linear","out_features":4},
+                    {"name":"loss","type":"softmax_cross_entropy","inputs":["fc","x1"]}])");
+  // The labels are words, too.
+  all.push_back(R"([{"name":"words","type":"embedding","num_embeddings":4,"embedding_dim":42,
+                     "inputs":["x1"]},
+                    {"name":"word","type":"reshape","shape":[1,42]},
+                    {"name":"image","type":"reshape","shape":[3,42],"inputs":["x0"]},
+                    {"name":"steps","type":"concat","inputs":["word","image"]},
+                    {"name":"pos","type":"position_embedding"},
+                    {"name":"norm","type":"layer_norm"},
+                    {"name":"qkv","type":"linear","out_features":18},
+                    {"name":"attention","type":"attention","heads":2,"causal":true},
+                    {"name":"gelu","type":"gelu"},
                     {"name":"flat","type":"flatten"},
                     {"name":"fc","type":"linear","out_features":4},
                     {"name":"loss","type":"softmax_cross_entropy","inputs":["fc","x1"]}])");

@@ -67,6 +67,19 @@ TEST_CASE("init: normal has the given deviation and a normal's fourth moment") {
   for (const float value : Fill(linear->params()[1], "l", 3)) REQUIRE(value == 0.25F);
 }
 
+TEST_CASE("Embeddings of words and positions start normal, with deviation 1") {
+  const auto words = MakeWith(R"("type": "embedding", "num_embeddings": 500, "embedding_dim": 401)",
+                              {{{2}, DType::kI32}});
+  const auto positions = Make(R"("type": "position_embedding")", {500, 401});
+  for (const Layer* layer : {words.get(), positions.get()}) {
+    const auto weight = Fill(layer->params()[0], "l", 3);
+    const auto count = static_cast<double>(weight.size());
+    CHECK(Mean(weight) == Approx(0).margin(5 / std::sqrt(count)));
+    CHECK(Moment(weight, 2) == Approx(1).margin(5 * std::sqrt(2 / count)));
+    CHECK(Moment(weight, 4) == Approx(3).margin(5 * std::sqrt(96 / count)));
+  }
+}
+
 TEST_CASE("init: uniform has the given range; other parameters keep their default") {
   const auto linear =
       Make(R"("type": "linear", "out_features": 50, "init": {"weight": {"uniform": 3}})", {100});

@@ -19,7 +19,7 @@ TEST_CASE("conv2d: shapes, parameters and work equal a hand count") {
   CHECK(ParamElements(*conv) == 25'050);
   CHECK(conv->ForwardFlops() == 2.0 * 50 * 8 * 8 * 20 * 5 * 5);
   CHECK_FALSE(conv->is_loss());
-  CHECK(conv->classes() == 0);
+  CHECK(conv->limit() == 0);
 }
 
 TEST_CASE("conv2d: pairs are [h, w], groups share out the channels, bias may be left out") {
@@ -61,7 +61,8 @@ TEST_CASE("Pooling: stride is the kernel unless given, ceil rounds up") {
 
 TEST_CASE("Elementwise layers keep the shape and have no parameters") {
   for (const char* keys : {R"("type": "relu")", R"("type": "tanh")", R"("type": "sigmoid")",
-                           R"("type": "dropout")", R"("type": "dropout", "p": 0)"}) {
+                           R"("type": "dropout")", R"("type": "dropout", "p": 0)",
+                           R"("type": "gelu")", R"("type": "gelu", "approximate": "tanh")"}) {
     for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 3}, Shape{2, 3, 4}}) {
       const auto layer = Make(keys, shape);
       CHECK(layer->output() == TensorSpec{shape});
@@ -98,14 +99,72 @@ TEST_CASE("flatten, add and concat") {
   CHECK(MakeWith(R"("type": "add")", {a, a, a})->output() == a);
   CHECK(MakeWith(R"("type": "concat")", {a, b, a})->output() == TensorSpec{{7, 5, 5}});
   CHECK(MakeWith(R"("type": "concat")", {{{4}}, {{1}}})->output() == TensorSpec{{5}});
+  CHECK(MakeWith(R"("type": "concat", "axis": 2)", {{{2, 5, 4}}, {{2, 5, 3}}})->output() ==
+        TensorSpec{{2, 5, 7}});
+}
+
+TEST_CASE("embedding reads indices of any shape and limits them to its rows") {
+  const std::string keys = R"("type": "embedding", "num_embeddings": 7, "embedding_dim": 3)";
+  const auto words = MakeWith(keys, {{{5}, DType::kI32}});
+  CHECK(words->output() == TensorSpec{{5, 3}});
+  CHECK(words->limit() == 7);
+  REQUIRE(words->params().size() == 1);
+  CHECK(words->params()[0].name == "weight");
+  CHECK(words->params()[0].shape == Shape{7, 3});
+  CHECK(MakeWith(keys, {{{}, DType::kI32}})->output() == TensorSpec{{3}});
+  CHECK(MakeWith(keys, {{{2, 4}, DType::kI32}})->output() == TensorSpec{{2, 4, 3}});
+}
+
+TEST_CASE("position_embedding and layer_norm: parameters of the sample's and of a row's shape") {
+  const auto position = Make(R"("type": "position_embedding")", {5, 3});
+  CHECK(position->output() == TensorSpec{{5, 3}});
+  REQUIRE(position->params().size() == 1);
+  CHECK(position->params()[0].shape == Shape{5, 3});
+  for (const Shape& shape : {Shape{3}, Shape{5, 3}, Shape{2, 5, 3}}) {
+    const auto norm = Make(R"("type": "layer_norm", "eps": 0.1)", shape);
+    CHECK(norm->output().shape == shape);
+    REQUIRE(norm->params().size() == 2);
+    const double initial[] = {1, 0};
+    for (size_t i = 0; i < 2; ++i) {
+      CHECK(norm->params()[i].shape == Shape{3});
+      CHECK(norm->params()[i].init.kind == Init::Kind::kConstant);
+      CHECK(norm->params()[i].init.value == initial[i]);
+    }
+  }
+}
+
+TEST_CASE("attention: from query, key and value side by side to the values' width") {
+  const auto attention = Make(R"("type": "attention", "heads": 4)", {5, 24});
+  CHECK(attention->output() == TensorSpec{{5, 8}});
+  CHECK(attention->params().empty());
+  // Scores and weighted values: 5·5 of 8 features each.
+  CHECK(attention->ForwardFlops() == 2.0 * 2 * 5 * 5 * 8);
+  CHECK(Make(R"("type": "attention", "heads": 1, "causal": true)", {1, 3})->output().shape ==
+        Shape{1, 1});
+}
+
+TEST_CASE("slice, pad, transpose and reshape: shapes equal a hand count") {
+  const Shape in = {4, 5, 6};
+  CHECK(Make(R"("type": "slice", "end": 1)", in)->output().shape == Shape{1, 5, 6});
+  CHECK(Make(R"("type": "slice", "axis": 2, "begin": 2, "end": 6)", in)->output().shape ==
+        Shape{4, 5, 4});
+  CHECK(Make(R"("type": "pad", "before": [1, 0, 2], "after": [0, 3, 4])", in)->output().shape ==
+        Shape{5, 8, 12});
+  CHECK(Make(R"("type": "transpose", "axes": [2, 0, 1])", in)->output().shape == Shape{6, 4, 5});
+  CHECK(Make(R"("type": "reshape", "shape": [12, 1, 10])", in)->output().shape == Shape{12, 1, 10});
+  CHECK(Make(R"("type": "reshape", "shape": [])", {1, 1})->output().shape == Shape{});
+  CHECK(MakeWith(R"("type": "reshape", "shape": [6])", {{{2, 3}, DType::kI32}})->output() ==
+        TensorSpec{{6}, DType::kI32});
 }
 
 TEST_CASE("softmax_cross_entropy is a loss over as many classes as logits") {
   const std::vector<TensorSpec> inputs = {{{10}}, {{}, DType::kI32}};
   const auto loss = MakeWith(R"("type": "softmax_cross_entropy")", inputs);
   CHECK(loss->is_loss());
-  CHECK(loss->output() == TensorSpec{});
-  CHECK(loss->classes() == 10);
+  CHECK(loss->output() == TensorSpec{{4}});
+  CHECK(loss->limit() == 10);
+  CHECK(MakeWith(R"("type": "softmax_cross_entropy")", {{{7, 10}}, {{7}, DType::kI32}})->limit() ==
+        10);
   CHECK(loss->loss_weight() == 1);
   CHECK(MakeWith(R"("type": "softmax_cross_entropy", "weight": 0.3)", inputs)->loss_weight() ==
         0.3);

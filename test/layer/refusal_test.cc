@@ -19,14 +19,23 @@ std::string PoolRefusal(const std::string& keys) {
   return Refusal(R"("type": "max_pool2d", )" + keys, {4, 9, 9});
 }
 
+/// Every type, as the list that an unknown one is answered with.
+std::string Types() {
+  const std::string answer = Refusal(R"("type": "?")", {1});
+  const std::string before = "m.json: /type: expected one of ";
+  REQUIRE(answer.rfind(before, 0) == 0);
+  const std::string types = answer.substr(before.size(), answer.find(", found") - before.size());
+  for (const char* type :
+       {"attention", "conv2d", "embedding", "softmax_cross_entropy", "transpose"})
+    CHECK_THAT(types, ContainsSubstring(type));
+  return types;
+}
+
 TEST_CASE("An unknown type is answered with the known ones and a suggestion") {
   CHECK(Refusal(R"("type": "conv2")", {1, 8, 8}) ==
-        "m.json: /type: expected one of add, avg_pool2d, batch_norm, concat, conv2d, dropout, "
-        "flatten, "
-        "global_avg_pool2d, linear, lrn, max_pool2d, relu, sigmoid, softmax_cross_entropy, tanh, "
-        "timed, found "
-        "\"conv2\"; did you mean \"conv2d\"?");
-  CHECK_THAT(Refusal(R"("type": "attention")", {4}), ContainsSubstring("found \"attention\""));
+        "m.json: /type: expected one of " + Types() +
+            ", found \"conv2\"; did you mean \"conv2d\"?");
+  CHECK_THAT(Refusal(R"("type": "hologram")", {4}), ContainsSubstring(", found \"hologram\""));
   CHECK_THAT(Refusal(R"("type": 3)", {4}), ContainsSubstring("/type: expected a string, found 3"));
   CHECK_THAT(Refusal(R"("kernel": 3)", {4}),
              ContainsSubstring("expected a key \"type\", found none"));
@@ -39,21 +48,12 @@ TEST_CASE("A misspelt key is refused with a suggestion") {
         "m.json: /kernel: unknown key \"kernel\"");
   CHECK_THAT(PoolRefusal(R"("kernel": 2, "count_include_pad": true)"),
              ContainsSubstring("/count_include_pad: unknown key"));
-  const char* const types[] = {"linear",
-                               "max_pool2d",
-                               "avg_pool2d",
-                               "global_avg_pool2d",
-                               "flatten",
-                               "relu",
-                               "tanh",
-                               "sigmoid",
-                               "dropout",
-                               "batch_norm",
-                               "lrn",
-                               "add",
-                               "concat",
-                               "conv2d",
-                               "softmax_cross_entropy"};
+  const char* const types[] = {"linear",     "max_pool2d", "avg_pool2d", "global_avg_pool2d",
+                               "flatten",    "relu",       "tanh",       "sigmoid",
+                               "dropout",    "batch_norm", "lrn",        "add",
+                               "concat",     "conv2d",     "embedding",  "position_embedding",
+                               "layer_norm", "gelu",       "attention",  "slice",
+                               "pad",        "transpose",  "reshape",    "softmax_cross_entropy"};
   for (const std::string type : types) {
     CAPTURE(type);
     CHECK_THAT(Refusal("\"type\": \"" + type + "\", \"zzz\": 1", {4, 4, 4}),
@@ -203,8 +203,15 @@ TEST_CASE("Shapes and types that do not fit are refused with the input's place")
   CHECK(RefusalWith(R"("type": "add", "inputs": ["a", "b"])", {image, flat}) ==
         "m.json: /inputs/1: expected f32 [4, 4, 4], like the first, as input of add \"l\", found "
         "f32 [10]");
-  CHECK_THAT(RefusalWith(R"("type": "concat", "inputs": ["a", "b"])", {image, {{4, 4, 5}}}),
-             ContainsSubstring("/inputs/1: expected f32 [4, 4, 4] up to the channels"));
+  CHECK_THAT(
+      RefusalWith(R"("type": "concat", "inputs": ["a", "b"])", {image, {{4, 4, 5}}}),
+      ContainsSubstring("/inputs/1: expected f32 [4, 4, 4], like the first but for dimension 0, "
+                        "as input of concat \"l\", found f32 [4, 4, 5]"));
+  CHECK_THAT(
+      RefusalWith(R"("type": "concat", "axis": 2, "inputs": ["a", "b"])", {image, {{4, 3, 4}}}),
+      ContainsSubstring("/inputs/1: expected f32 [4, 4, 4], like the first but for dimension 2,"));
+  CHECK_THAT(RefusalWith(R"("type": "concat", "axis": 2, "inputs": ["a", "b"])", {image, {{4, 4}}}),
+             ContainsSubstring("/inputs/1: expected f32 [4, 4, 4]"));
   CHECK_THAT(RefusalWith(R"("type": "concat", "inputs": ["a", "b"])", {TensorSpec{}, TensorSpec{}}),
              ContainsSubstring("/inputs/0: expected f32 [C, …]"));
   CHECK_THAT(Refusal(R"("type": "linear", "out_features": 2)", Shape{}),
@@ -214,14 +221,116 @@ TEST_CASE("Shapes and types that do not fit are refused with the input's place")
   CHECK_THAT(RefusalWith(R"("type": "relu")", {label}),
              ContainsSubstring("expected f32 as input of relu \"l\", found i32 []"));
   const std::string loss = R"("type": "softmax_cross_entropy", "inputs": ["x", "y"])";
+  CHECK_THAT(RefusalWith(loss, {TensorSpec{}, label}),
+             ContainsSubstring("/inputs/0: expected logits"));
   CHECK_THAT(RefusalWith(loss, {image, label}),
-             ContainsSubstring("/inputs/0: expected logits f32 [classes]"));
+             ContainsSubstring("/inputs/1: expected targets i32 [4, 4]"));
   CHECK_THAT(RefusalWith(loss, {flat, flat}),
-             ContainsSubstring("/inputs/1: expected a label i32 []"));
+             ContainsSubstring("/inputs/1: expected targets i32 []"));
   CHECK_THAT(RefusalWith(loss, {flat, {{1}, DType::kI32}}),
-             ContainsSubstring("/inputs/1: expected a label i32 []"));
+             ContainsSubstring("/inputs/1: expected targets i32 []"));
   CHECK_THAT(RefusalWith(loss, {label, flat}),
              ContainsSubstring("/inputs/0: expected f32 as input"));
+}
+
+TEST_CASE("Dimensions are counted from 0 in the sample") {
+  const Shape image = {4, 5, 6};
+  CHECK(Refusal(R"("type": "slice", "axis": 3, "end": 1)", image) ==
+        "m.json: /axis: expected a dimension of the input f32 [4, 5, 6], counted from 0, found 3");
+  CHECK_THAT(Refusal(R"("type": "slice", "axis": -1, "end": 1)", image),
+             ContainsSubstring("/axis: expected an integer from 0"));
+  CHECK_THAT(Refusal(R"("type": "slice", "end": 1)", Shape{}),
+             ContainsSubstring("expected a dimension of the input f32 []"));
+  CHECK_THAT(RefusalWith(R"("type": "concat", "axis": 1)", {{{4}}, {{4}}}),
+             ContainsSubstring("/axis: expected a dimension of the input f32 [4], counted from 0, "
+                               "found 1"));
+  CHECK(Refusal(R"("type": "transpose", "axes": [0, 1])", image) ==
+        "m.json: /axes: expected 3 integers, one a dimension of the input f32 [4, 5, 6], found 2");
+  CHECK(Refusal(R"("type": "transpose", "axes": [0, 2, 2])", image) ==
+        "m.json: /axes: expected each of 0 to 2 once, found [0, 2, 2]");
+  CHECK_THAT(Refusal(R"("type": "transpose", "axes": [0, 1, 3])", image),
+             ContainsSubstring("/axes: expected each of 0 to 2 once, found [0, 1, 3]"));
+  CHECK_THAT(Refusal(R"("type": "transpose", "axes": [1, "0", 2])", image),
+             ContainsSubstring("/axes/1: expected an integer"));
+  CHECK_THAT(Refusal(R"("type": "transpose")", image),
+             ContainsSubstring("expected a key \"axes\", found none"));
+}
+
+TEST_CASE("A slice lies inside its dimension and is not empty") {
+  const Shape rows = {4, 5};
+  CHECK(Refusal(R"("type": "slice", "begin": 1, "end": 5)", rows) ==
+        "m.json: /end: expected at most 4, dimension 0 of the input f32 [4, 5], found 5");
+  CHECK(Refusal(R"("type": "slice", "begin": 3, "end": 3)", rows) ==
+        "m.json: /begin: expected less than end, 3, found 3");
+  CHECK_THAT(Refusal(R"("type": "slice", "begin": -1, "end": 3)", rows),
+             ContainsSubstring("/begin: expected an integer from 0"));
+  CHECK_THAT(Refusal(R"("type": "slice", "end": 0)", rows),
+             ContainsSubstring("/end: expected an integer from 1"));
+  CHECK_THAT(Refusal(R"("type": "slice")", rows), ContainsSubstring("expected a key \"end\""));
+}
+
+TEST_CASE("Padding is counted for each dimension") {
+  const Shape rows = {4, 5};
+  CHECK(Refusal(R"("type": "pad", "before": [1], "after": [0, 0])", rows) ==
+        "m.json: /before: expected 2 integers, one a dimension of the input f32 [4, 5], found 1");
+  CHECK_THAT(Refusal(R"("type": "pad", "before": [1, 0], "after": [0, -1])", rows),
+             ContainsSubstring("/after/1: expected an integer from 0"));
+  CHECK_THAT(Refusal(R"("type": "pad", "before": 1, "after": 1)", rows),
+             ContainsSubstring("/before: expected an array"));
+  CHECK_THAT(Refusal(R"("type": "pad", "before": [0, 0])", rows),
+             ContainsSubstring("expected a key \"after\", found none"));
+  CHECK_THAT(Refusal(R"("type": "pad", "before": [0, 16777216], "after": [0, 0])", rows),
+             ContainsSubstring("expected an output of pad"));
+}
+
+TEST_CASE("A reshape keeps the number of elements") {
+  CHECK(Refusal(R"("type": "reshape", "shape": [4, 4])", {4, 5}) ==
+        "m.json: /shape: expected a shape of 20 elements, as the input f32 [4, 5] has, found "
+        "[4, 4]");
+  CHECK_THAT(RefusalWith(R"("type": "reshape", "shape": [])", {{{3}, DType::kI32}}),
+             ContainsSubstring("a shape of 3 elements, as the input i32 [3] has, found []"));
+  CHECK_THAT(Refusal(R"("type": "reshape", "shape": [-1, 5])", {4, 5}),
+             ContainsSubstring("/shape/0: expected an integer from 1"));
+  CHECK_THAT(Refusal(R"("type": "reshape")", {1}),
+             ContainsSubstring("expected a key \"shape\", found none"));
+  // The product of the extents is 2^72, which is 0 in 64 bits.
+  CHECK_THAT(Refusal(R"("type": "reshape", "shape": [16777216, 16777216, 16777216])", {4}),
+             ContainsSubstring("/shape: expected a shape of 4 elements"));
+}
+
+TEST_CASE("Sequences have the shapes and types that their layers read") {
+  const TensorSpec rows{{4, 6}};
+  CHECK(
+      RefusalWith(
+          R"("type": "embedding", "num_embeddings": 3, "embedding_dim": 2, "inputs": ["x"])",
+          {rows}) ==
+      "m.json: /inputs/0: expected indices i32 […] as input of embedding \"l\", found f32 [4, 6]");
+  CHECK_THAT(RefusalWith(R"("type": "embedding", "num_embeddings": 0, "embedding_dim": 2)",
+                         {{{4}, DType::kI32}}),
+             ContainsSubstring("/num_embeddings: expected an integer from 1"));
+  CHECK_THAT(RefusalWith(R"("type": "embedding", "num_embeddings": 16777216,
+                             "embedding_dim": 16777216)",
+                         {{{4}, DType::kI32}}),
+             ContainsSubstring("expected a weight of embedding"));
+  CHECK_THAT(Refusal(R"("type": "position_embedding", "inputs": ["x"])", {4}),
+             ContainsSubstring("/inputs/0: expected f32 [T, D] as input of position_embedding"));
+  CHECK_THAT(Refusal(R"("type": "layer_norm")", Shape{}), ContainsSubstring("expected f32 […, D]"));
+  CHECK_THAT(Refusal(R"("type": "layer_norm", "eps": 0)", {4}),
+             ContainsSubstring("/eps: expected a number"));
+  CHECK(Refusal(R"("type": "gelu", "approximate": "erf")", {4}) ==
+        "m.json: /approximate: expected \"none\" or \"tanh\", found \"erf\"");
+  CHECK_THAT(Refusal(R"("type": "gelu", "approximate": true)", {4}),
+             ContainsSubstring("/approximate: expected a string"));
+  for (const Shape& shape : {Shape{6}, Shape{4, 7}, Shape{2, 4, 6}}) {
+    CHECK_THAT(Refusal(R"("type": "attention", "heads": 1)", shape),
+               ContainsSubstring("expected f32 [T, 3·D] as input of attention"));
+  }
+  CHECK(Refusal(R"("type": "attention", "heads": 4)", {4, 18}) ==
+        "m.json: /heads: expected a divisor of 6, a third of the features, found 4");
+  CHECK_THAT(Refusal(R"("type": "attention")", {4, 18}),
+             ContainsSubstring("expected a key \"heads\""));
+  CHECK_THAT(Refusal(R"("type": "attention", "heads": 1)", {1 << 20, 3}),
+             ContainsSubstring("expected heads·T·T up to 68719476736"));
 }
 
 TEST_CASE("Initial values name a parameter and one rule") {

@@ -30,8 +30,11 @@ TEST_CASE("A chain: each layer reads the one before, the first the first input")
   CHECK(model.tensor_name(3) == "fc");
   CHECK(model.FindLayer("fc") == 1);
   CHECK(model.FindLayer("label") == -1);
-  CHECK(model.label() == 1);
-  CHECK(model.classes() == 10);
+  CHECK(model.inputs()[0].limit == 0);
+  CHECK(!model.inputs()[0].target);
+  CHECK(model.inputs()[1].limit == 10);
+  CHECK(model.inputs()[1].target);
+  CHECK(model.main_loss() == 2);
   CHECK(model.json().At("name").String() == "test");
 }
 
@@ -70,16 +73,42 @@ TEST_CASE("Branches: every consumer stands in order, one that reads twice stands
   CHECK(model.layers()[4].wants_dx == std::vector<bool>{true, false});
 }
 
-TEST_CASE("Two losses: the label is their first, the classes their least") {
+TEST_CASE("Two losses: the label's limit is the least of theirs, the last one is the main one") {
   const Model model = ParseLayers(R"(
       {"name": "flat", "type": "flatten"},
       {"name": "fc1", "type": "linear", "out_features": 12},
       {"name": "loss1", "type": "softmax_cross_entropy", "inputs": ["fc1", "label"], "weight": 0.3},
       {"name": "fc2", "type": "linear", "inputs": ["flat"], "out_features": 10},
       {"name": "loss2", "type": "softmax_cross_entropy", "inputs": ["fc2", "label"]})");
-  CHECK(model.label() == 1);
-  CHECK(model.classes() == 10);
+  CHECK(model.inputs()[1].limit == 10);
+  CHECK(model.inputs()[1].target);
+  CHECK(model.main_loss() == 4);
   CHECK(model.layers()[2].layer->loss_weight() == 0.3);
+}
+
+TEST_CASE("The limit of i32 is the least of its readers', also through flatten and reshape") {
+  const Model model = ParseText(R"({"format": "pipedream.model/1", "name": "m", "inputs": [
+      {"name": "tokens", "shape": [2, 3], "dtype": "i32"},
+      {"name": "targets", "shape": [2, 3], "dtype": "i32"},
+      {"name": "both", "shape": [6], "dtype": "i32"}],
+      "layers": [
+      {"name": "flat", "type": "flatten", "inputs": ["tokens"]},
+      {"name": "rows", "type": "embedding", "inputs": ["flat"], "num_embeddings": 50, "embedding_dim": 4},
+      {"name": "more", "type": "embedding", "inputs": ["both"], "num_embeddings": 9, "embedding_dim": 4},
+      {"name": "sum", "type": "add", "inputs": ["rows", "more"]},
+      {"name": "fc", "type": "linear", "out_features": 7},
+      {"name": "t", "type": "flatten", "inputs": ["targets"]},
+      {"name": "aux", "type": "softmax_cross_entropy", "inputs": ["fc", "both"]},
+      {"name": "loss", "type": "softmax_cross_entropy", "inputs": ["fc", "t"]}]})");
+  CHECK(model.inputs()[0].limit == 50);
+  CHECK(!model.inputs()[0].target);
+  CHECK(model.inputs()[1].limit == 7);
+  CHECK(model.inputs()[1].target);
+  CHECK(model.inputs()[2].limit == 7);
+  CHECK(!model.inputs()[2].target);
+  CHECK(model.main_loss() == 7);
+  CHECK(model.needs_gradient(model.OutputOf(1)));
+  CHECK(!model.needs_gradient(model.OutputOf(5)));
 }
 
 TEST_CASE("Names may hold any printable characters") {

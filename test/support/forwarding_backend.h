@@ -55,6 +55,7 @@ class ForwardingBackend : public Backend {
   void Notify(Queue queue, Notice notice, void* context) override {
     backend_->Notify(queue, notice, context);
   }
+  void CheckDevice() override { backend_->CheckDevice(); }
   double ElapsedMs(const Mark& from, const Mark& to) const override {
     return backend_->ElapsedMs(from, to);
   }
@@ -71,8 +72,8 @@ class ForwardingBackend : public Backend {
   std::unique_ptr<Op> PlanActivation(Activation desc, const OpRequest& request) override {
     return Wrap(backend_->PlanActivation(desc, request));
   }
-  std::unique_ptr<Op> PlanFlatten(const OpRequest& request) override {
-    return Wrap(backend_->PlanFlatten(request));
+  std::unique_ptr<Op> PlanReshape(const Shape& shape, const OpRequest& request) override {
+    return Wrap(backend_->PlanReshape(shape, request));
   }
   std::unique_ptr<Op> PlanDropout(const DropoutDesc& desc, const OpRequest& request) override {
     return Wrap(backend_->PlanDropout(desc, request));
@@ -86,12 +87,39 @@ class ForwardingBackend : public Backend {
   std::unique_ptr<Op> PlanAdd(const OpRequest& request) override {
     return Wrap(backend_->PlanAdd(request));
   }
-  std::unique_ptr<Op> PlanConcat(const OpRequest& request) override {
-    return Wrap(backend_->PlanConcat(request));
+  std::unique_ptr<Op> PlanConcat(int64_t axis, const OpRequest& request) override {
+    return Wrap(backend_->PlanConcat(axis, request));
   }
   std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
                                               const OpRequest& request) override {
     return Wrap(backend_->PlanSoftmaxCrossEntropy(desc, request));
+  }
+  std::unique_ptr<Op> PlanGelu(const GeluDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanGelu(desc, request));
+  }
+  std::unique_ptr<Op> PlanEmbedding(const EmbeddingDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanEmbedding(desc, request));
+  }
+  std::unique_ptr<Op> PlanLayerNorm(const LayerNormDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanLayerNorm(desc, request));
+  }
+  std::unique_ptr<Op> PlanAttention(const AttentionDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanAttention(desc, request));
+  }
+  std::unique_ptr<Op> PlanLstm(const LstmDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanLstm(desc, request));
+  }
+  std::unique_ptr<Op> PlanSlice(const SliceDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanSlice(desc, request));
+  }
+  std::unique_ptr<Op> PlanPad(const PadDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanPad(desc, request));
+  }
+  std::unique_ptr<Op> PlanTranspose(const TransposeDesc& desc, const OpRequest& request) override {
+    return Wrap(backend_->PlanTranspose(desc, request));
+  }
+  std::unique_ptr<Op> PlanPositionEmbedding(const OpRequest& request) override {
+    return Wrap(backend_->PlanPositionEmbedding(request));
   }
   std::unique_ptr<Op> PlanTimed(const TimedDesc& desc, const OpRequest& request) override {
     return Wrap(backend_->PlanTimed(desc, request));

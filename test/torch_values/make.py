@@ -13,12 +13,12 @@ A CASE has the keys
     layer        the layer as in a model: "name", "type" and the type's keys;
                  keys left out have their default values
     training     whether the layer runs in training mode
-    inputs       list of tensors; labels have "dtype": "i32"
+    inputs       list of tensors; labels and indices have "dtype": "i32"
     params       learnable parameters by name ("weight", "bias"), maybe none
     state        batch_norm only: running_mean, running_var before the pass
     output       the output of the layer
     grad_output  gradient of the objective by the output; null for a loss
-    input_grads  gradient by each input; null for labels
+    input_grads  gradient by each input; null for labels and indices
     param_grads  gradient by each of params
     state_after  batch_norm only: state after the pass (unchanged if not
                  training)
@@ -26,8 +26,10 @@ A CASE has the keys
 where a tensor is {"shape": [...], "values": [...]} with the values in
 row-major order. Shapes include the minibatch (the first dimension).
 
-For softmax_cross_entropy the output is the loss of each sample, without the
-weight; the gradients are those of weight * (mean of the losses).
+For softmax_cross_entropy the output has, for each sample, the sum of its
+targets' losses, without the weight, and the numbers of targets that count, that
+are predicted rightly, and that are among the top five; the gradients are those
+of weight * (sum of the losses) / (number of targets, ignored ones included).
 
 All is computed in double precision. Inputs, parameters, states and output
 gradients are rounded to 3 decimals before they are used and so are exact (to
@@ -93,8 +95,71 @@ def lrn(layer, x, p, state, training):
                                  k=layer.get("k", 1.0))
 
 
+def gelu(layer, x, p, state, training):
+    return F.gelu(x[0], approximate=layer.get("approximate", "none"))
+
+
+def layer_norm(layer, x, p, state, training):
+    return F.layer_norm(x[0], x[0].shape[-1:], p["weight"], p["bias"],
+                        eps=layer.get("eps", 1e-5))
+
+
+def attention(layer, x, p, state, training):
+    heads = layer["heads"]
+    n, t, width = x[0].shape
+    # Each [N, heads, T, D / heads].
+    q, k, v = (part.reshape(n, t, heads, width // 3 // heads).transpose(1, 2)
+               for part in x[0].chunk(3, dim=-1))
+    scores = q @ k.transpose(-1, -2) / (width // 3 // heads) ** 0.5
+    if layer.get("causal", False):
+        later = torch.ones(t, t, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    y = torch.softmax(scores, dim=-1) @ v
+    return y.transpose(1, 2).reshape(n, t, width // 3)
+
+
+def slice_(layer, x, p, state, training):
+    begin = layer.get("begin", 0)
+    return x[0].narrow(layer.get("axis", 0) + 1, begin, layer["end"] - begin)
+
+
+def pad(layer, x, p, state, training):
+    # PyTorch's list begins with the last dimension.
+    sizes = [n for pair in zip(layer["before"], layer["after"]) for n in pair]
+    return F.pad(x[0], [n for i in range(len(sizes) - 2, -1, -2)
+                        for n in sizes[i:i + 2]])
+
+
+def transpose(layer, x, p, state, training):
+    return x[0].permute(0, *(axis + 1 for axis in layer["axes"]))
+
+
+def lstm(layer, x, p, state, training):
+    # A state has h of each layer, then c of each; PyTorch's come apart, with
+    # the layers in front.
+    layers, hidden = layer.get("num_layers", 1), layer["hidden_size"]
+    initial = x[1] if len(x) > 1 else x[0].new_zeros(x[0].shape[0], 2 * layers,
+                                                     hidden)
+    h, c = initial.transpose(0, 1).split(layers)
+    y, h, c = torch._VF.lstm(x[0], (h.contiguous(), c.contiguous()),
+                             list(p.values()), True, layers, 0.0, training,
+                             False, True)
+    if not layer.get("return_state", False):
+        return y
+    return torch.cat([y, h.transpose(0, 1), c.transpose(0, 1)], 1)
+
+
 def softmax_cross_entropy(layer, x, p, state, training):
-    return F.cross_entropy(x[0], x[1], reduction="none")
+    targets = x[1].flatten()
+    logits = x[0].flatten(0, -2)
+    loss = F.cross_entropy(logits, targets, reduction="none")
+    counts = targets != -100
+    right = (logits.argmax(-1) == targets) & counts
+    order = logits.sort(dim=-1, descending=True, stable=True).indices
+    top5 = (order[:, :5] == targets[:, None]).any(-1) & counts
+    columns = [loss, counts, right, top5]
+    return torch.stack([column.double().reshape(len(x[1]), -1).sum(1)
+                        for column in columns], 1)
 
 
 FORWARD = {
@@ -108,7 +173,17 @@ FORWARD = {
     "tanh": lambda layer, x, *_: torch.tanh(x[0]),
     "sigmoid": lambda layer, x, *_: torch.sigmoid(x[0]),
     "add": lambda layer, x, *_: sum(x[1:], x[0]),
-    "concat": lambda layer, x, *_: torch.cat(x, 1),
+    "concat": lambda layer, x, *_: torch.cat(x, layer.get("axis", 0) + 1),
+    "gelu": gelu,
+    "embedding": lambda layer, x, p, *_: F.embedding(x[0], p["weight"]),
+    "position_embedding": lambda layer, x, p, *_: x[0] + p["weight"],
+    "layer_norm": layer_norm,
+    "attention": attention,
+    "slice": slice_,
+    "pad": pad,
+    "transpose": transpose,
+    "reshape": lambda layer, x, *_: x[0].reshape(-1, *layer["shape"]),
+    "lstm": lstm,
     "batch_norm": batch_norm,
     "lrn": lrn,
     "softmax_cross_entropy": softmax_cross_entropy,
@@ -177,6 +252,24 @@ def make_params(rng, layer, x):
                  "bias": uniform(rng, [c], -1, 1)},
                 {"running_mean": uniform(rng, [c], -1, 1),
                  "running_var": uniform(rng, [c], 0.5, 1.5)})
+    elif kind == "lstm":
+        hidden = layer["hidden_size"]
+        params = {}
+        for i in range(layer.get("num_layers", 1)):
+            inputs = x.shape[-1] if i == 0 else hidden
+            for name, shape in [("weight_ih", [4 * hidden, inputs]),
+                                ("weight_hh", [4 * hidden, hidden]),
+                                ("bias_ih", [4 * hidden]),
+                                ("bias_hh", [4 * hidden])]:
+                params[f"{name}_l{i}"] = uniform(rng, shape, -1, 1)
+    elif kind == "embedding":
+        params = {"weight": uniform(rng, [layer["num_embeddings"],
+                                          layer["embedding_dim"]])}
+    elif kind == "position_embedding":
+        params = {"weight": uniform(rng, list(x.shape[1:]))}
+    elif kind == "layer_norm":
+        params = {"weight": uniform(rng, [x.shape[-1]], 0.5, 1.5),
+                  "bias": uniform(rng, [x.shape[-1]], -1, 1)}
     else:
         return {}, {}
     if not layer.get("bias", True):
@@ -204,7 +297,8 @@ def run(name, kind, inputs, training=True, **keys):
     case["output"] = rounded(y)
     if kind == "softmax_cross_entropy":
         case["grad_output"] = None
-        (layer.get("weight", 1.0) * y.mean()).backward()
+        (layer.get("weight", 1.0) * y[:, 0].sum()
+         / x[1].numel()).backward()
     else:
         grad = uniform(rng, list(y.shape), -1, 1)
         case["grad_output"] = exact(grad)
@@ -358,10 +452,92 @@ def norm_cases():
     yield lrn("beta", [1, 6, 2, 2], size=5, alpha=1.0, beta=0.5, k=0.5)
 
 
+def sequence_cases():
+    def embedding(name, shape, values, **keys):
+        return run("embedding_" + name, "embedding", [given(shape, values)],
+                   **keys)
+
+    # Rows that are read more than once, and one that is not.
+    yield embedding("basic", [2, 4], [4, 0, 4, 1, 2, 4, 1, 1],
+                    num_embeddings=6, embedding_dim=3)
+    yield embedding("scalar", [3], [1, 0, 1], num_embeddings=2,
+                    embedding_dim=5)
+    yield embedding("3d", [1, 2, 3], [0, 2, 1, 2, 0, 0], num_embeddings=3,
+                    embedding_dim=1)
+    yield run("position_embedding", "position_embedding", [[3, 4, 2]])
+    yield run("position_embedding_1", "position_embedding", [[2, 1, 5]])
+
+    yield run("layer_norm", "layer_norm", [[2, 3, 7]])
+    yield run("layer_norm_2d", "layer_norm", [[4, 5]], eps=0.01)
+    yield run("layer_norm_image", "layer_norm", [[2, 2, 3, 4]])
+    yield run("layer_norm_mean", "layer_norm",
+              [uniform(random.Random("mean"), [2, 3, 9], 9.0, 11.0)])
+    yield run("layer_norm_constant", "layer_norm", [given([2, 3], [0.5] * 6)],
+              eps=0.01)
+
+    tails = [-40.0, -9.0, -5.5, -3.0, -0.75, 0.0, 1e-3, 3.0, 5.5, 9.0, 40.0]
+    for approximate in "none", "tanh":
+        yield run("gelu_" + approximate, "gelu", [[2, 3, 4]],
+                  approximate=approximate)
+        yield run("gelu_tails_" + approximate, "gelu", [given([1, 11], tails)],
+                  approximate=approximate)
+
+    def attention(name, shape, **keys):
+        return run("attention_" + name, "attention", [shape], **keys)
+
+    for causal in False, True:
+        name = "causal" if causal else "all"
+        yield attention(name, [2, 5, 12], heads=2, causal=causal)
+        yield attention(name + "_1_head", [2, 3, 9], heads=1, causal=causal)
+        yield attention(name + "_heads_of_1", [1, 4, 9], heads=3,
+                        causal=causal)
+        yield attention(name + "_1_step", [2, 1, 6], heads=1, causal=causal)
+    yield run("attention_large", "attention",
+              [uniform(random.Random("large"), [1, 4, 6], -30.0, 30.0)],
+              heads=1, causal=True)
+
+    yield run("slice", "slice", [[2, 5, 3]], begin=1, end=4)
+    yield run("slice_axis_1", "slice", [[2, 3, 4]], axis=1, end=1)
+    yield run("slice_last", "slice", [[1, 2, 3, 4]], axis=2, begin=3, end=4)
+    yield run("slice_1d", "slice", [[3, 6]], begin=2, end=5)
+    yield run("pad", "pad", [[2, 2, 3]], before=[1, 0], after=[0, 2])
+    yield run("pad_1d", "pad", [[3, 2]], before=[3], after=[1])
+    yield run("pad_image", "pad", [[1, 2, 3, 2]], before=[0, 1, 2],
+              after=[1, 1, 0])
+    yield run("transpose", "transpose", [[2, 3, 4]], axes=[1, 0])
+    yield run("transpose_image", "transpose", [[2, 2, 3, 4]], axes=[1, 2, 0])
+    yield run("transpose_same", "transpose", [[2, 3, 2]], axes=[0, 1])
+    yield run("reshape", "reshape", [[2, 3, 4]], shape=[2, 1, 6])
+    yield run("reshape_scalar", "reshape", [[3, 1]], shape=[])
+    yield run("concat_axis_1", "concat", [[2, 3, 2], [2, 3, 1], [2, 3, 4]],
+              axis=1)
+    yield run("concat_axis_2", "concat", [[2, 2, 3, 1], [2, 2, 3, 2]], axis=2)
+
+
+def lstm_cases():
+    def lstm(name, batch, steps, features, hidden, initial=False, **keys):
+        inputs = [[batch, steps, features]]
+        if initial:
+            inputs.append([batch, 2 * keys.get("num_layers", 1), hidden])
+        return run("lstm_" + name, "lstm", inputs, hidden_size=hidden, **keys)
+
+    yield lstm("basic", 2, 5, 3, 4)
+    yield lstm("batch_1", 1, 3, 2, 3)
+    yield lstm("hidden_1", 3, 4, 2, 1)
+    yield lstm("1_step", 2, 1, 3, 2)
+    yield lstm("3_layers", 2, 4, 3, 2, num_layers=3)
+    yield lstm("initial", 2, 3, 2, 3, initial=True)
+    yield lstm("final", 2, 3, 2, 3, return_state=True)
+    yield lstm("states", 3, 4, 2, 3, initial=True, num_layers=2,
+               return_state=True)
+    yield lstm("states_1_step", 1, 1, 4, 2, initial=True, num_layers=2,
+               return_state=True)
+
+
 def loss_cases():
-    def loss(name, x, labels, **keys):
+    def loss(name, x, labels, shape=None, **keys):
         return run("softmax_cross_entropy_" + name, "softmax_cross_entropy",
-                   [x, given([len(labels)], labels)], **keys)
+                   [x, given(shape or [len(labels)], labels)], **keys)
 
     yield loss("basic", [4, 5], [3, 0, 4, 3])
     yield loss("batch_1", [1, 3], [1])
@@ -371,11 +547,21 @@ def loss_cases():
                given([4, 3], [1000.0, 999.5, 998.0, -1000.0, -1001.0, -1000.0,
                               1000.0, 0.0, -1000.0, 0.0, -1000.0, 1000.0]),
                [1, 0, 2, 2], weight=0.3)
+    yield loss("tokens", [2, 3, 7], [3, 0, 6, 1, 1, 5], [2, 3])
+    yield loss("tokens_2d", [2, 2, 3, 4], [3, 0, 1, 2, 1, 0, 0, 2, 3, 3, 1, 0],
+               [2, 2, 3], weight=0.3)
+    yield loss("ignored", [3, 4, 9], [8, -100, 3, 0, -100, -100, 2, 7,
+                                      -100, -100, -100, -100], [3, 4])
+    yield loss("ignored_labels", [4, 6], [5, -100, 0, -100], weight=2.0)
+    yield loss("top5_ties", given([6, 7], [2.0, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0] * 6),
+               [0, 1, 2, 4, 5, 6])
 
 
 def main():
     cases = [case for group in (conv_cases, linear_cases, pool_cases,
-                                elementwise_cases, norm_cases, loss_cases)
+                                elementwise_cases, norm_cases,
+                                sequence_cases, lstm_cases,
+                                loss_cases)
              for case in group()]
     assert len({case["name"] for case in cases}) == len(cases)
     lines = ",\n".join(json.dumps(case, separators=(",", ":"), allow_nan=False)

@@ -87,6 +87,37 @@ class Sigmoidal : public CpuOp {
   Kernel* backward_ = nullptr;
 };
 
+class Gelu : public CpuOp {
+ public:
+  Gelu(const Context& context, const GeluDesc& desc, const OpRequest& request) : CpuOp(context) {
+    info_.y = request.x.at(0);
+    info_.backward_reads_x = true;
+    const auto algorithm =
+        desc.tanh ? dnnl::algorithm::eltwise_gelu_tanh : dnnl::algorithm::eltwise_gelu_erf;
+    const auto stored = PlainDesc({static_cast<int64_t>(info_.y.stored())});
+    const dnnl::eltwise_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, algorithm, stored, 0.0F}, UserScratchpad(),
+        context.engine);
+    const dnnl::eltwise_backward::primitive_desc backward(
+        {algorithm, stored, stored, 0.0F}, UserScratchpad(), context.engine, forward);
+    forward_ = Add(forward, {{DNNL_ARG_SRC}, {DNNL_ARG_DST, {}, true}});
+    backward_ = Add(backward, {{DNNL_ARG_SRC}, {DNNL_ARG_DIFF_DST}, {DNNL_ARG_DIFF_SRC, {}, true}});
+  }
+
+  void Forward(const OpArgs& args) override {
+    forward_->Run({args.x[0], args.y}, args.workspace);
+    CopyNan(Floats(args.x[0]), Floats(args.y), static_cast<int64_t>(info_.y.stored()));
+  }
+
+  void BackwardData(const OpArgs& args) override {
+    if (args.dx[0] != nullptr) backward_->Run({args.x[0], args.dy, args.dx[0]}, args.workspace);
+  }
+
+ private:
+  Kernel* forward_ = nullptr;
+  Kernel* backward_ = nullptr;
+};
+
 }  // namespace
 
 std::unique_ptr<Op> MakeActivation(const Context& context, Activation kind,
@@ -102,6 +133,11 @@ std::unique_ptr<Op> MakeActivation(const Context& context, Activation kind,
                                          false, request);
   }
   Throw(ErrorCode::kInternal, "activation {}", static_cast<int>(kind));
+}
+
+std::unique_ptr<Op> MakeGelu(const Context& context, const GeluDesc& desc,
+                             const OpRequest& request) {
+  return std::make_unique<Gelu>(context, desc, request);
 }
 
 }  // namespace pd::cpu

@@ -93,8 +93,8 @@ class CpuBackend : public Backend {
   std::unique_ptr<Op> PlanActivation(Activation kind, const OpRequest& request) override {
     return Plan("activation", [&] { return cpu::MakeActivation(context_, kind, request); });
   }
-  std::unique_ptr<Op> PlanFlatten(const OpRequest& request) override {
-    return Plan("flatten", [&] { return cpu::MakeFlatten(context_, request); });
+  std::unique_ptr<Op> PlanReshape(const Shape& shape, const OpRequest& request) override {
+    return Plan("reshape", [&] { return cpu::MakeReshape(context_, shape, request); });
   }
   std::unique_ptr<Op> PlanDropout(const DropoutDesc& desc, const OpRequest& request) override {
     return Plan("dropout", [&] { return cpu::MakeDropout(context_, desc, request); });
@@ -108,13 +108,41 @@ class CpuBackend : public Backend {
   std::unique_ptr<Op> PlanAdd(const OpRequest& request) override {
     return Plan("add", [&] { return cpu::MakeAdd(context_, request); });
   }
-  std::unique_ptr<Op> PlanConcat(const OpRequest& request) override {
-    return Plan("concat", [&] { return cpu::MakeConcat(context_, request); });
+  std::unique_ptr<Op> PlanConcat(int64_t axis, const OpRequest& request) override {
+    return Plan("concat", [&] { return cpu::MakeConcat(context_, axis, request); });
   }
   std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
                                               const OpRequest& request) override {
     return Plan("softmax_cross_entropy",
                 [&] { return cpu::MakeSoftmaxCrossEntropy(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanGelu(const GeluDesc& desc, const OpRequest& request) override {
+    return Plan("gelu", [&] { return cpu::MakeGelu(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanEmbedding(const EmbeddingDesc& desc, const OpRequest& request) override {
+    return Plan("embedding", [&] { return cpu::MakeEmbedding(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanLayerNorm(const LayerNormDesc& desc, const OpRequest& request) override {
+    return Plan("layer_norm", [&] { return cpu::MakeLayerNorm(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanAttention(const AttentionDesc& desc, const OpRequest& request) override {
+    return Plan("attention", [&] { return cpu::MakeAttention(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanLstm(const LstmDesc& desc, const OpRequest& request) override {
+    return Plan("lstm", [&] { return cpu::MakeLstm(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanSlice(const SliceDesc& desc, const OpRequest& request) override {
+    return Plan("slice", [&] { return cpu::MakeSlice(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanPad(const PadDesc& desc, const OpRequest& request) override {
+    return Plan("pad", [&] { return cpu::MakePad(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanTranspose(const TransposeDesc& desc, const OpRequest& request) override {
+    return Plan("transpose", [&] { return cpu::MakeTranspose(context_, desc, request); });
+  }
+  std::unique_ptr<Op> PlanPositionEmbedding(const OpRequest& request) override {
+    return Plan("position_embedding",
+                [&] { return cpu::MakePositionEmbedding(context_, request); });
   }
 
  private:

@@ -80,13 +80,13 @@ void Kernel::Build() {
   }
 }
 
-void Kernel::Run(std::initializer_list<const void*> data, void* workspace) {
+void Kernel::Run(std::span<const void* const> data, void* workspace) {
   PD_CHECK(data.size() == arguments_.size() && !exec_args_.empty(),
            "a kernel of {} operands run with {}, or before it was built", arguments_.size(),
            data.size());
   std::byte* const work = static_cast<std::byte*>(workspace);
   std::byte* const scratch = work + scratchpad_offset_;
-  const void* const* given = data.begin();
+  const void* const* given = data.data();
   for (Argument& argument : arguments_) {
     void* address = const_cast<void*>(*given++);
     if (argument.reorder != nullptr) {
@@ -102,7 +102,7 @@ void Kernel::Run(std::initializer_list<const void*> data, void* workspace) {
   Check(dnnl_primitive_execute(primitive_.get(), context_.stream.get(),
                                static_cast<int>(exec_args_.size()), exec_args_.data()),
         desc_.impl_info_str());
-  given = data.begin();
+  given = data.data();
   for (Argument& argument : arguments_) {
     void* address = const_cast<void*>(*given++);
     if (argument.reorder != nullptr && argument.output) {

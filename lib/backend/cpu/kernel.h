@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,10 @@ class Kernel {
   /// Generates the code, once. Before the first Run.
   void Build();
   /// `data`: the operands' memory, in their order. Allocates nothing (oneDNN does, a little).
-  void Run(std::initializer_list<const void*> data, void* workspace);
+  void Run(std::span<const void* const> data, void* workspace);
+  void Run(std::initializer_list<const void*> data, void* workspace) {
+    Run(std::span<const void* const>(data.begin(), data.size()), workspace);
+  }
 
  private:
   struct Argument {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "backend/cpu/cpu_op.h"
@@ -9,11 +10,13 @@
 namespace pd::cpu {
 namespace {
 
-class Flatten : public CpuOp {
+class Reshape : public CpuOp {
  public:
-  Flatten(const Context& context, const OpRequest& request) : CpuOp(context) {
+  Reshape(const Context& context, const Shape& shape, const OpRequest& request) : CpuOp(context) {
     const Layout& x = request.x.at(0);
-    info_.y = DenseLayout({x.dims[0], Elements(x.dims) / x.dims[0]}, DType::kF32);
+    info_.y = DenseLayout(WithBatch(x.dims[0], shape), x.dtype);
+    PD_CHECK(Elements(x.dims) == Elements(info_.y.dims), "reshape: {} to {}", ToString(x.dims),
+             ToString(shape));
     if (x.dense()) return;
     forward_ = Keep(MakeReorder(context_, DescOf(x), PlainDesc(x.dims)));
     backward_ = Keep(MakeReorder(context_, PlainDesc(x.dims), DescOf(x)));
@@ -29,7 +32,7 @@ class Flatten : public CpuOp {
     if (reorder != nullptr) {
       reorder->Run({from, to}, workspace);
     } else {
-      std::copy_n(Floats(from), info_.y.stored(), Floats(to));
+      std::memcpy(to, from, info_.y.bytes);
     }
   }
 
@@ -98,21 +101,23 @@ class AddInputs : public CpuOp {
   size_t scratch_ = 0;
 };
 
-/// y is blocked when an input is and all parts begin at a block, else dense. An input in y's layout
-/// is one run of memory a sample; others are reordered into their part of y and back.
+/// Along the channels, y is blocked when an input is and all parts begin at a block; else it is
+/// dense. An input in y's layout is one run of memory a row, which is what lies before the axis;
+/// others are reordered into their part of y and back.
 class Concat : public CpuOp {
  public:
-  Concat(const Context& context, const OpRequest& request) : CpuOp(context) {
+  Concat(const Context& context, int64_t axis, const OpRequest& request) : CpuOp(context) {
     Shape dims = request.x.at(0).dims;
-    dims[1] = 0;
+    const auto at = static_cast<size_t>(axis);
+    dims.at(at) = 0;
     int64_t block = 1;
     for (const Layout& x : request.x) {
       if (block == 1 && !x.dense()) block = ViewOf(x).block;
     }
-    bool aligned = block == 8 || block == 16;
+    bool aligned = axis == 1 && (block == 8 || block == 16);
     for (const Layout& x : request.x) {
-      aligned = aligned && dims[1] % block == 0;
-      dims[1] += x.dims[1];
+      aligned = aligned && dims[at] % block == 0;
+      dims[at] += x.dims[at];
     }
     MemoryDesc y = PlainDesc(dims);
     if (aligned) {
@@ -120,23 +125,23 @@ class Concat : public CpuOp {
       y = MemoryDesc(dims, dnnl::memory::data_type::f32, block == 16 ? Tag::nChw16c : Tag::nChw8c);
     }
     info_.y = MakeLayout(dims, y);
-    samples_ = dims[0];
-    const ChannelView view = ViewOf(info_.y);
-    sample_ = view.blocks() * view.block * view.pixels;
+    rows_ = Elements(dims) / ElementsFrom(dims, at);
+    row_ = static_cast<int64_t>(info_.y.stored()) / rows_;
+    const int64_t y_block = info_.y.dense() ? 1 : ViewOf(info_.y).block;
     dnnl::memory::dims offset(dims.size(), 0);
     int64_t start = 0;
     for (const Layout& x : request.x) {
       Part part;
       part.start = start;
-      part.size = static_cast<int64_t>(x.stored()) / samples_;
-      if (ViewOf(x).block != view.block) {
+      part.size = static_cast<int64_t>(x.stored()) / rows_;
+      if ((x.dense() ? 1 : ViewOf(x).block) != y_block) {
         const MemoryDesc inside = y.submemory_desc(x.dims, offset);
         part.gather = Keep(MakeReorder(context_, DescOf(x), inside));
         part.scatter = Keep(MakeReorder(context_, inside, DescOf(x)));
       }
       parts_.push_back(part);
-      offset[1] += x.dims[1];
-      start += x.dims[1] * view.pixels;
+      offset[at] += x.dims[at];
+      start += x.dims[at] * ElementsFrom(x.dims, at + 1);
     }
   }
 
@@ -147,9 +152,9 @@ class Concat : public CpuOp {
         part.gather->Run({args.x[i], args.y}, args.workspace);
         continue;
       }
-      for (int64_t n = 0; n < samples_; ++n) {
+      for (int64_t n = 0; n < rows_; ++n) {
         std::copy_n(Floats(args.x[i]) + n * part.size, part.size,
-                    Floats(args.y) + n * sample_ + part.start);
+                    Floats(args.y) + n * row_ + part.start);
       }
     }
   }
@@ -162,8 +167,8 @@ class Concat : public CpuOp {
         part.scatter->Run({args.dy, args.dx[i]}, args.workspace);
         continue;
       }
-      for (int64_t n = 0; n < samples_; ++n) {
-        std::copy_n(Floats(args.dy) + n * sample_ + part.start, part.size,
+      for (int64_t n = 0; n < rows_; ++n) {
+        std::copy_n(Floats(args.dy) + n * row_ + part.start, part.size,
                     Floats(args.dx[i]) + n * part.size);
       }
     }
@@ -171,25 +176,26 @@ class Concat : public CpuOp {
 
  private:
   struct Part {
-    int64_t start = 0, size = 0;  ///< In each sample of y; stored elements.
+    int64_t start = 0, size = 0;  ///< In each row of y; stored elements.
     Kernel* gather = nullptr;     ///< Null where the input is stored as y is.
     Kernel* scatter = nullptr;
   };
 
   std::vector<Part> parts_;
-  int64_t samples_ = 0, sample_ = 0;
+  int64_t rows_ = 0, row_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Op> MakeFlatten(const Context& context, const OpRequest& request) {
-  return std::make_unique<Flatten>(context, request);
+std::unique_ptr<Op> MakeReshape(const Context& context, const Shape& shape,
+                                const OpRequest& request) {
+  return std::make_unique<Reshape>(context, shape, request);
 }
 std::unique_ptr<Op> MakeAdd(const Context& context, const OpRequest& request) {
   return std::make_unique<AddInputs>(context, request);
 }
-std::unique_ptr<Op> MakeConcat(const Context& context, const OpRequest& request) {
-  return std::make_unique<Concat>(context, request);
+std::unique_ptr<Op> MakeConcat(const Context& context, int64_t axis, const OpRequest& request) {
+  return std::make_unique<Concat>(context, axis, request);
 }
 
 }  // namespace pd::cpu

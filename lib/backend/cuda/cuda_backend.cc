@@ -131,6 +131,14 @@ class CudaBackend : public Backend {
   void Notify(Queue queue, Notice notice, void* context) override {
     PD_CUDA(cudaLaunchHostFunc(context_.stream(queue), notice, context));
   }
+  void CheckDevice() override {
+    const cudaError_t status = cudaStreamQuery(context_.compute());
+    if (status == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());  // no error, but it would be found as one
+    } else {
+      cuda::Check(status, "cudaStreamQuery");
+    }
+  }
   double ElapsedMs(const Mark& from, const Mark& to) const override {
     float ms = 0;
     PD_CUDA(cudaEventElapsedTime(&ms, EventOf(from), EventOf(to)));
@@ -161,8 +169,8 @@ class CudaBackend : public Backend {
   std::unique_ptr<Op> PlanActivation(Activation kind, const OpRequest& request) override {
     return cuda::MakeActivation(context_, kind, request);
   }
-  std::unique_ptr<Op> PlanFlatten(const OpRequest& request) override {
-    return cuda::MakeFlatten(context_, request);
+  std::unique_ptr<Op> PlanReshape(const Shape& shape, const OpRequest& request) override {
+    return cuda::MakeReshape(context_, shape, request);
   }
   std::unique_ptr<Op> PlanDropout(const DropoutDesc& desc, const OpRequest& request) override {
     return cuda::MakeDropout(context_, desc, request);
@@ -176,12 +184,39 @@ class CudaBackend : public Backend {
   std::unique_ptr<Op> PlanAdd(const OpRequest& request) override {
     return cuda::MakeAdd(context_, request);
   }
-  std::unique_ptr<Op> PlanConcat(const OpRequest& request) override {
-    return cuda::MakeConcat(context_, request);
+  std::unique_ptr<Op> PlanConcat(int64_t axis, const OpRequest& request) override {
+    return cuda::MakeConcat(context_, axis, request);
+  }
+  std::unique_ptr<Op> PlanLstm(const LstmDesc& desc, const OpRequest& request) override {
+    return cuda::MakeLstm(context_, desc, request);
   }
   std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
                                               const OpRequest& request) override {
     return cuda::MakeSoftmaxCrossEntropy(context_, desc, request);
+  }
+  std::unique_ptr<Op> PlanGelu(const GeluDesc& desc, const OpRequest& request) override {
+    return cuda::MakeGelu(context_, desc, request);
+  }
+  std::unique_ptr<Op> PlanEmbedding(const EmbeddingDesc& desc, const OpRequest& request) override {
+    return cuda::MakeEmbedding(context_, desc, request);
+  }
+  std::unique_ptr<Op> PlanPositionEmbedding(const OpRequest& request) override {
+    return cuda::MakePositionEmbedding(context_, request);
+  }
+  std::unique_ptr<Op> PlanLayerNorm(const LayerNormDesc& desc, const OpRequest& request) override {
+    return cuda::MakeLayerNorm(context_, desc, request);
+  }
+  std::unique_ptr<Op> PlanAttention(const AttentionDesc& desc, const OpRequest& request) override {
+    return cuda::MakeAttention(context_, desc, request);
+  }
+  std::unique_ptr<Op> PlanSlice(const SliceDesc& desc, const OpRequest& request) override {
+    return cuda::MakeSlice(context_, desc, request);
+  }
+  std::unique_ptr<Op> PlanPad(const PadDesc& desc, const OpRequest& request) override {
+    return cuda::MakePad(context_, desc, request);
+  }
+  std::unique_ptr<Op> PlanTranspose(const TransposeDesc& desc, const OpRequest& request) override {
+    return cuda::MakeTranspose(context_, desc, request);
   }
 
  private:

@@ -37,12 +37,6 @@ int ToInt(int64_t value, std::string_view op, std::string_view what) {
   return static_cast<int>(value);
 }
 
-int64_t ElementsFrom(const Shape& dims, size_t first) {
-  int64_t elements = 1;
-  for (size_t i = first; i < dims.size(); ++i) elements *= dims[i];
-  return elements;
-}
-
 UniqueTensorDesc MakeTensorDesc(int64_t n, int64_t c, int64_t h, int64_t w, std::string_view op) {
   ToInt(n * c * h * w, op, "the number of elements");
   auto desc = Make<UniqueTensorDesc>(cudnnCreateTensorDescriptor, "cudnnCreateTensorDescriptor");

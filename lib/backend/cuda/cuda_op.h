@@ -33,8 +33,6 @@ void CheckParams(const OpRequest& request, const OpInfo& info, std::string_view 
 /// As the libraries take it. Throws kDevice when it is too large.
 int ToInt(int64_t value, std::string_view op, std::string_view what);
 
-/// Product of the extents from dimension `first` on.
-int64_t ElementsFrom(const Shape& dims, size_t first);
 /// A tensor [N,C,…].
 inline ChannelShape ChannelsOf(const Shape& dims) {
   return {dims[0], dims[1], ElementsFrom(dims, 2)};

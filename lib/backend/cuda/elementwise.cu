@@ -58,6 +58,40 @@ __global__ void ActivationBackwardKernel(const float* y, const float* dy, float*
   }
 }
 
+/// What of x passes, and the slope of that.
+template <bool kTanh>
+struct GeluShare {
+  float share, slope;
+
+  __device__ explicit GeluShare(float x) {
+    const float root = 0.79788456080286535588F;  // √(2/π)
+    if (kTanh) {
+      const float cubic = 0.044715F;
+      const float t = tanhf(root * (x + cubic * x * x * x));
+      share = 0.5F * (1.0F + t);
+      slope = 0.5F * (1.0F - t * t) * root * (1.0F + 3.0F * cubic * x * x);
+    } else {
+      share = 0.5F * erfcf(x * -0.70710678118654752440F);  // keeps the digits of a small Φ(x)
+      slope = 0.5F * root * expf(-0.5F * x * x);
+    }
+  }
+};
+
+// y = x·share
+template <bool kTanh>
+__global__ void GeluKernel(const float* x, float* y, size_t count) {
+  PD_LOOP(i, x, count) y[i] = x[i] * GeluShare<kTanh>(x[i]).share;
+}
+
+// dx = dy·(share + x·slope)
+template <bool kTanh>
+__global__ void GeluBackwardKernel(const float* x, const float* dy, float* dx, size_t count) {
+  PD_LOOP(i, x, count) {
+    const GeluShare<kTanh> gelu(x[i]);
+    dx[i] = dy[i] * (gelu.share + x[i] * gelu.slope);
+  }
+}
+
 // y = keeps ? x/kept : 0. A thread takes the four elements that one Philox call decides on
 // (DropoutKeeps, written out).
 __global__ void DropoutKernel(const float* x, float* y, size_t count, uint64_t key,
@@ -157,6 +191,29 @@ cudaError_t LaunchActivationBackward(ActivationKind kind, const float* y, const 
       PD_LAUNCH((ActivationBackwardKernel<ActivationKind::kSigmoid>), grid, kThreads, stream, y, dy,
                 dx, count);
       break;
+  }
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchGelu(bool tanh, const float* x, float* y, size_t count, cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  const unsigned grid = Blocks(count, kThreads);
+  if (tanh) {
+    PD_LAUNCH((GeluKernel<true>), grid, kThreads, stream, x, y, count);
+  } else {
+    PD_LAUNCH((GeluKernel<false>), grid, kThreads, stream, x, y, count);
+  }
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchGeluBackward(bool tanh, const float* x, const float* dy, float* dx, size_t count,
+                               cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  const unsigned grid = Blocks(count, kThreads);
+  if (tanh) {
+    PD_LAUNCH((GeluBackwardKernel<true>), grid, kThreads, stream, x, dy, dx, count);
+  } else {
+    PD_LAUNCH((GeluBackwardKernel<false>), grid, kThreads, stream, x, dy, dx, count);
   }
   return cudaGetLastError();
 }

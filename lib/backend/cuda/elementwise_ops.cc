@@ -43,6 +43,26 @@ class ActivationOp : public CudaOp {
   ActivationKind kind_;
 };
 
+class Gelu : public CudaOp {
+ public:
+  Gelu(const Context& context, const GeluDesc& desc, const OpRequest& request)
+      : CudaOp(context), tanh_(desc.tanh) {
+    info_.y = DenseInput(request, 0, "gelu");
+    info_.backward_reads_x = true;
+  }
+
+  void Forward(const OpArgs& args) override {
+    PD_CUDA(LaunchGelu(tanh_, Floats(args.x[0]), Floats(args.y), info_.y.stored(), stream()));
+  }
+  void BackwardData(const OpArgs& args) override {
+    PD_CUDA(LaunchGeluBackward(tanh_, Floats(args.x[0]), Floats(args.dy), Floats(args.dx[0]),
+                               info_.y.stored(), stream()));
+  }
+
+ private:
+  bool tanh_;
+};
+
 /// Backward computes the mask again from (key, minibatch): nothing is saved.
 class Dropout : public CudaOp {
  public:
@@ -69,11 +89,13 @@ class Dropout : public CudaOp {
   DropoutDesc desc_;
 };
 
-class Flatten : public CudaOp {
+class Reshape : public CudaOp {
  public:
-  Flatten(const Context& context, const OpRequest& request) : CudaOp(context) {
-    const Layout& x = DenseInput(request, 0, "flatten");
-    info_.y = DenseLayout({x.dims[0], ElementsFrom(x.dims, 1)}, DType::kF32);
+  Reshape(const Context& context, const Shape& shape, const OpRequest& request) : CudaOp(context) {
+    const DType dtype = request.x.at(0).dtype == DType::kI32 ? DType::kI32 : DType::kF32;
+    const Layout& x = DenseInput(request, 0, "reshape", dtype);
+    info_.y = DenseLayout(WithBatch(x.dims[0], shape), dtype);
+    PD_CHECK(info_.y.bytes == x.bytes, "reshape: {} to {}", ToString(x.dims), ToString(shape));
   }
 
   void Forward(const OpArgs& args) override { CopyAsync(args.y, args.x[0], info_.y.bytes); }
@@ -107,29 +129,30 @@ class Add : public CudaOp {
   }
 };
 
-/// An input is a block of channels·(rest) elements of each sample.
+/// An input is a block of axis·(rest) elements of each row; rows are what lies before the axis.
 class Concat : public CudaOp {
  public:
-  Concat(const Context& context, const OpRequest& request) : CudaOp(context) {
+  Concat(const Context& context, int64_t axis, const OpRequest& request) : CudaOp(context) {
     Shape y = DenseInput(request, 0, "concat").dims;
-    samples_ = y[0];
-    y[1] = 0;
+    const auto at = static_cast<size_t>(axis);
+    y.at(at) = 0;
     for (size_t i = 0; i < request.x.size(); ++i) {
       Shape other = DenseInput(request, i, "concat").dims;
       PD_CHECK(other.size() == y.size(), "concat: shapes {} and {}", ToString(y), ToString(other));
-      block_.push_back(ElementsFrom(other, 1));
-      y[1] += other[1];
-      other[1] = y[1];
+      block_.push_back(ElementsFrom(other, at));
+      y[at] += other[at];
+      other[at] = y[at];
       PD_CHECK(other == y, "concat: shapes {} and {}", ToString(y), ToString(other));
     }
     info_.y = DenseLayout(y, DType::kF32);
-    row_ = ElementsFrom(y, 1);
+    row_ = ElementsFrom(y, at);
+    rows_ = Elements(y) / row_;
   }
 
   void Forward(const OpArgs& args) override {
     float* y = Floats(args.y);
     for (size_t i = 0; i < block_.size(); ++i) {
-      PD_CUDA(LaunchCopyRows(y, row_, Floats(args.x[i]), block_[i], block_[i], samples_, stream()));
+      PD_CUDA(LaunchCopyRows(y, row_, Floats(args.x[i]), block_[i], block_[i], rows_, stream()));
       y += block_[i];
     }
   }
@@ -139,14 +162,14 @@ class Concat : public CudaOp {
     for (size_t i = 0; i < block_.size(); ++i) {
       if (args.dx[i] != nullptr) {
         PD_CUDA(
-            LaunchCopyRows(Floats(args.dx[i]), block_[i], dy, row_, block_[i], samples_, stream()));
+            LaunchCopyRows(Floats(args.dx[i]), block_[i], dy, row_, block_[i], rows_, stream()));
       }
       dy += block_[i];
     }
   }
 
  private:
-  int64_t samples_ = 0, row_ = 0;
+  int64_t rows_ = 0, row_ = 0;
   std::vector<int64_t> block_;
 };
 
@@ -156,18 +179,23 @@ std::unique_ptr<Op> MakeActivation(const Context& context, Activation kind,
                                    const OpRequest& request) {
   return std::make_unique<ActivationOp>(context, kind, request);
 }
+std::unique_ptr<Op> MakeGelu(const Context& context, const GeluDesc& desc,
+                             const OpRequest& request) {
+  return std::make_unique<Gelu>(context, desc, request);
+}
 std::unique_ptr<Op> MakeDropout(const Context& context, const DropoutDesc& desc,
                                 const OpRequest& request) {
   return std::make_unique<Dropout>(context, desc, request);
 }
-std::unique_ptr<Op> MakeFlatten(const Context& context, const OpRequest& request) {
-  return std::make_unique<Flatten>(context, request);
+std::unique_ptr<Op> MakeReshape(const Context& context, const Shape& shape,
+                                const OpRequest& request) {
+  return std::make_unique<Reshape>(context, shape, request);
 }
 std::unique_ptr<Op> MakeAdd(const Context& context, const OpRequest& request) {
   return std::make_unique<Add>(context, request);
 }
-std::unique_ptr<Op> MakeConcat(const Context& context, const OpRequest& request) {
-  return std::make_unique<Concat>(context, request);
+std::unique_ptr<Op> MakeConcat(const Context& context, int64_t axis, const OpRequest& request) {
+  return std::make_unique<Concat>(context, axis, request);
 }
 
 }  // namespace pd::cuda

@@ -43,6 +43,13 @@ cudaError_t LaunchActivation(ActivationKind kind, const float* x, float* y, size
 cudaError_t LaunchActivationBackward(ActivationKind kind, const float* y, const float* dy,
                                      float* dx, size_t count, cudaStream_t stream);
 
+/// y = x·s(x), s the share of x that passes: Φ(x) or, with `tanh`, ½(1 + tanh(√(2/π)·(x +
+/// 0.044715·x³))).
+cudaError_t LaunchGelu(bool tanh, const float* x, float* y, size_t count, cudaStream_t stream);
+/// dx = dy·(s(x) + x·s'(x)).
+cudaError_t LaunchGeluBackward(bool tanh, const float* x, const float* dy, float* dx, size_t count,
+                               cudaStream_t stream);
+
 /// y[i] = DropoutKeeps(key, minibatch, i, p) ? x[i]/(1 - p) : 0, with base/random.h's Philox bit
 /// for bit; 0 <= p < 1. Backward is the same map of dy.
 cudaError_t LaunchDropout(const float* x, float* y, size_t count, uint64_t key, uint64_t minibatch,
@@ -51,6 +58,17 @@ cudaError_t LaunchDropout(const float* x, float* y, size_t count, uint64_t key, 
 /// Copies `rows` rows of `width` elements: to[r·to_stride + i] = from[r·from_stride + i].
 cudaError_t LaunchCopyRows(float* to, int64_t to_stride, const float* from, int64_t from_stride,
                            int64_t width, int64_t rows, cudaStream_t stream);
+
+/// The same elements in two tensors: element [i0, i1, …] lies at Σ i·from of the one and at Σ i·to
+/// of the other.
+struct StridedShape {
+  static constexpr int kMaxRank = 9;  ///< The 8 dimensions of a model's tensors and the minibatch.
+  int rank = 0;
+  int64_t dims[kMaxRank] = {}, from[kMaxRank] = {}, to[kMaxRank] = {};
+};
+/// A thread an element; neighbours in memory where the last dimension's strides are 1.
+cudaError_t LaunchStridedCopy(float* to, const float* from, const StridedShape& shape,
+                              cudaStream_t stream);
 
 // ---- Biases. A tensor seen as [outer, channels, inner]: an image [N,K,P·Q], rows [rows,O,1].
 
@@ -93,18 +111,71 @@ cudaError_t LaunchAveragePoolBackward(const float* dy, float* dx, PoolShape shap
 
 // ---- Loss
 
-/// Per sample n: probability[n,:] = softmax(logits[n,:]) (the largest taken off first), loss[n] =
-/// log Σ e^(logit - largest) + largest - logits[n, label[n]], correct[n] = 1 where label[n] is the
-/// first of the largest logits, else 0 (correct may be null). A label outside [0, classes) reads
-/// nothing out of bounds: its loss and its row of probability are NaN, its correct 0.
-/// Shapes: logits, probability [samples, classes]; label int32, loss, correct [samples].
-cudaError_t LaunchSoftmaxCrossEntropy(const float* logits, const int32_t* label, float* probability,
-                                      float* loss, float* correct, int64_t samples, int64_t classes,
+struct LossShape {
+  int64_t samples = 0, targets = 1, classes = 0;  ///< `targets` of one sample.
+  int32_t ignored = -100;                         ///< The target that is not counted.
+};
+
+/// For each target: probability = softmax(logits) (the largest taken off first), loss = log Σ
+/// e^(logit - largest) + largest - logits[target]. y [samples, 4]: the sums over a sample's targets
+/// that LossColumn says. A target that is neither a class nor ignored reads nothing out of bounds:
+/// its loss and its row of probability are NaN, and it counts as wrong.
+/// Shapes: logits, probability [samples, targets, classes]; targets int32 [samples, targets]; rows,
+/// scratch, [samples, targets, 4], not needed where a sample has one target.
+cudaError_t LaunchSoftmaxCrossEntropy(const float* logits, const int32_t* targets,
+                                      float* probability, float* rows, float* y, LossShape shape,
                                       cudaStream_t stream);
-/// dlogits[n,c] = scale·(probability[n,c] - (c == label[n])).
-cudaError_t LaunchSoftmaxCrossEntropyBackward(const float* probability, const int32_t* label,
-                                              float* dlogits, int64_t samples, int64_t classes,
-                                              float scale, cudaStream_t stream);
+/// dlogits = scale·(probability - onehot(target)), 0 for an ignored target.
+cudaError_t LaunchSoftmaxCrossEntropyBackward(const float* probability, const int32_t* targets,
+                                              float* dlogits, LossShape shape, float scale,
+                                              cudaStream_t stream);
+
+// ---- Embedding, weight [rows, dim]
+
+struct EmbeddingShape {
+  int64_t count = 0, rows = 0, dim = 0;  ///< `count` indices.
+};
+
+/// y[i,:] = weight[index[i],:]; NaN, and nothing read, where weight has no such row.
+cudaError_t LaunchEmbedding(const float* weight, const int32_t* index, float* y,
+                            EmbeddingShape shape, cudaStream_t stream);
+/// dweight[v,:] = Σ dy[i,:] over the i with index[i] = v, in their order; 0 where there is none. An
+/// index without a row adds nothing. `links`, scratch: int32 [2, count], count at most 2³¹ - 1.
+/// Cost: a thread an element finds the next of equal index, count² comparisons where all differ;
+/// then each chain is walked once, count·dim additions.
+cudaError_t LaunchEmbeddingGradient(const int32_t* index, const float* dy, float* dweight,
+                                    int32_t* links, EmbeddingShape shape, cudaStream_t stream);
+
+// ---- Layer norm, x [rows, width]: z = (x - mean)·inverse, inverse = 1/√(variance + eps)
+
+struct RowShape {
+  int64_t rows = 0, width = 0;
+};
+
+/// y = z·weight + bias. statistics: double [rows, 2], each row's mean and inverse.
+cudaError_t LaunchLayerNorm(const float* x, const float* weight, const float* bias, float* y,
+                            double* statistics, RowShape shape, double eps, cudaStream_t stream);
+/// With g = dy·weight and means over the row: dx = inverse·(g - mean(g) - z·mean(g·z)).
+cudaError_t LaunchLayerNormBackward(const float* x, const float* weight, const double* statistics,
+                                    const float* dy, float* dx, RowShape shape,
+                                    cudaStream_t stream);
+/// dweight[c] = Σ dy[r,c]·z[r,c] over the rows, in one order fixed by the shape. (The bias's is
+/// LaunchBiasGradient.)
+cudaError_t LaunchLayerNormGradient(const float* x, const double* statistics, const float* dy,
+                                    float* dweight, RowShape shape, cudaStream_t stream);
+
+// ---- Attention, scores [matrices, steps, steps]
+
+struct ScoreShape {
+  int64_t matrices = 0, steps = 0;
+  bool causal = false;  ///< Row i has its first i + 1 columns; the others count as -∞.
+};
+
+/// Softmax of each row, in place (the largest taken off first).
+cudaError_t LaunchScoreSoftmax(float* scores, ScoreShape shape, cudaStream_t stream);
+/// In place: d = scale·p·(d - Σ p·d), p the probabilities, of each row.
+cudaError_t LaunchScoreSoftmaxBackward(const float* probability, float* d, ScoreShape shape,
+                                       float scale, cudaStream_t stream);
 
 // ---- Batch norm of one value a channel (cuDNN divides by m - 1)
 

@@ -10,8 +10,8 @@
 #endif
 
 /// How .cu files launch kernels: nothing else in the project knows `<<<>>>`, so that the same
-/// source also compiles as C++ against test/cuda_emulator. A kernel's parameters are scalars and
-/// direct pointers to device memory. A template goes in parentheses:
+/// source also compiles as C++ against test/cuda_emulator. A kernel's parameters are scalars,
+/// structs of them, and direct pointers to device memory. A template goes in parentheses:
 ///   PD_LAUNCH((SgdKernel<true, false>), grid, block, stream, w, g, m, w_out, count, …);
 /// The caller returns cudaGetLastError() next. Kernels that use __syncthreads need
 /// PD_LAUNCH_BARRIER (under nvcc the two are the same).

@@ -32,8 +32,8 @@ __global__ void AddBiasKernel(float* y, const float* bias, size_t outer, size_t 
 }
 
 // dbias[c] = Σ_n Σ_i dy[n, c, i]: a block a channel; its threads share n (y) and i (x).
-__global__ void BiasGradientKernel(const float* dy, float* dbias, size_t outer, size_t channels,
-                                   size_t inner) {
+__global__ void __launch_bounds__(kSumThreads)
+    BiasGradientKernel(const float* dy, float* dbias, size_t outer, size_t channels, size_t inner) {
   __shared__ double scratch[kSumThreads];
   for (size_t c = blockIdx.x; c < channels; c += gridDim.x) {
     double sum = 0;
@@ -47,9 +47,9 @@ __global__ void BiasGradientKernel(const float* dy, float* dbias, size_t outer, 
 }
 
 // dbias[c] = Σ_n dy[n, c]: a block kColumns channels (x); its threads share n (y).
-__global__ void ColumnSumKernel(const float* dy, float* dbias, size_t outer, size_t channels) {
+__global__ void __launch_bounds__(kSumThreads)
+    ColumnSumKernel(const float* dy, float* dbias, size_t outer, size_t channels) {
   __shared__ double scratch[kSumThreads];
-  const unsigned thread = threadIdx.y * kColumns + threadIdx.x;
   for (size_t first = size_t{blockIdx.x} * kColumns; first < channels;
        first += size_t{gridDim.x} * kColumns) {
     const size_t c = first + threadIdx.x;
@@ -57,14 +57,8 @@ __global__ void ColumnSumKernel(const float* dy, float* dbias, size_t outer, siz
     for (size_t n = threadIdx.y; c < channels && n < outer; n += blockDim.y) {
       sum += static_cast<double>(dy[n * channels + c]);
     }
-    scratch[thread] = sum;
-    __syncthreads();
-    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
-      if (threadIdx.y < half) scratch[thread] += scratch[thread + half * kColumns];
-      __syncthreads();
-    }
-    if (threadIdx.y == 0 && c < channels) dbias[c] = static_cast<float>(scratch[thread]);
-    __syncthreads();
+    sum = ColumnSum(sum, scratch);
+    if (threadIdx.y == 0 && c < channels) dbias[c] = static_cast<float>(sum);
   }
 }
 

@@ -63,6 +63,55 @@ class ActivationOp : public Op {
 };
 
 template <typename T>
+class Gelu : public Op {
+ public:
+  Gelu(const GeluDesc& desc, const OpRequest& request) : desc_(desc) {
+    info_.y = DenseInput(request, 0, kDTypeOf<T>, "gelu");
+    info_.backward_reads_x = true;
+    count_ = Elements(info_.y.dims);
+  }
+
+  void Forward(const OpArgs& args) override {
+    const T* x = In<T>(args.x[0]);
+    T* y = Out<T>(args.y);
+    for (int64_t i = 0; i < count_; ++i) {
+      const auto value = static_cast<double>(x[i]);
+      y[i] = static_cast<T>(value * Share(value));
+    }
+  }
+
+  /// (x·s(x))' = s(x) + x·s'(x).
+  void BackwardData(const OpArgs& args) override {
+    const T* x = In<T>(args.x[0]);
+    const T* dy = In<T>(args.dy);
+    T* dx = Out<T>(args.dx[0]);
+    for (int64_t i = 0; i < count_; ++i) {
+      const auto value = static_cast<double>(x[i]);
+      dx[i] = static_cast<T>(dy[i] * (Share(value) + value * Slope(value)));
+    }
+  }
+
+ private:
+  static constexpr double kCubic = 0.044715;
+  static constexpr double kRoot = 0.79788456080286535588;  // √(2/π)
+
+  /// What of x passes: Φ(x) or its approximation.
+  double Share(double x) const {
+    if (!desc_.tanh) return (1 + std::erf(x / std::sqrt(2.0))) / 2;
+    return (1 + std::tanh(kRoot * (x + kCubic * x * x * x))) / 2;
+  }
+
+  double Slope(double x) const {
+    if (!desc_.tanh) return kRoot / 2 * std::exp(-x * x / 2);
+    const double t = std::tanh(kRoot * (x + kCubic * x * x * x));
+    return (1 - t * t) / 2 * kRoot * (1 + 3 * kCubic * x * x);
+  }
+
+  GeluDesc desc_;
+  int64_t count_;
+};
+
+template <typename T>
 class Dropout : public Op {
  public:
   Dropout(const DropoutDesc& desc, const OpRequest& request) : desc_(desc) {
@@ -95,23 +144,6 @@ class Dropout : public Op {
 };
 
 template <typename T>
-class Flatten : public Op {
- public:
-  explicit Flatten(const OpRequest& request) {
-    const Layout& x = MainInput(request, kDTypeOf<T>, 0, "flatten");
-    info_.y = DenseLayout({x.dims[0], ElementsFrom(x.dims, 1)}, kDTypeOf<T>);
-  }
-
-  void Forward(const OpArgs& args) override { Copy(args.x[0], args.y); }
-  void BackwardData(const OpArgs& args) override { Copy(args.dy, args.dx[0]); }
-
- private:
-  void Copy(const void* from, void* to) const {
-    std::copy_n(In<T>(from), info_.y.stored(), Out<T>(to));
-  }
-};
-
-template <typename T>
 class Add : public Op {
  public:
   explicit Add(const OpRequest& request) {
@@ -141,53 +173,6 @@ class Add : public Op {
   }
 };
 
-/// An input is a block of channels·(rest) elements of each sample.
-template <typename T>
-class Concat : public Op {
- public:
-  explicit Concat(const OpRequest& request) {
-    Shape y = MainInput(request, kDTypeOf<T>, 0, "concat").dims;
-    samples_ = y[0];
-    y[1] = 0;
-    for (size_t i = 0; i < request.x.size(); ++i) {
-      Shape other = DenseInput(request, i, kDTypeOf<T>, "concat").dims;
-      PD_CHECK(other.size() == y.size(), "concat: shapes {} and {}", ToString(y), ToString(other));
-      block_.push_back(ElementsFrom(other, 1));
-      y[1] += other[1];
-      other[1] = y[1];
-      PD_CHECK(other == y, "concat: shapes {} and {}", ToString(y), ToString(other));
-    }
-    info_.y = DenseLayout(y, kDTypeOf<T>);
-    row_ = ElementsFrom(y, 1);
-  }
-
-  void Forward(const OpArgs& args) override {
-    T* y = Out<T>(args.y);
-    for (size_t i = 0; i < block_.size(); ++i) {
-      const T* x = In<T>(args.x[i]);
-      for (int64_t n = 0; n < samples_; ++n) {
-        std::copy_n(x + n * block_[i], block_[i], y + n * row_);
-      }
-      y += block_[i];
-    }
-  }
-
-  void BackwardData(const OpArgs& args) override {
-    const T* dy = In<T>(args.dy);
-    for (size_t i = 0; i < block_.size(); ++i) {
-      T* dx = Out<T>(args.dx[i]);
-      for (int64_t n = 0; dx != nullptr && n < samples_; ++n) {
-        std::copy_n(dy + n * row_, block_[i], dx + n * block_[i]);
-      }
-      dy += block_[i];
-    }
-  }
-
- private:
-  int64_t samples_, row_;
-  std::vector<int64_t> block_;
-};
-
 }  // namespace
 
 template <typename T>
@@ -195,31 +180,25 @@ std::unique_ptr<Op> MakeActivation(Activation kind, const OpRequest& request) {
   return std::make_unique<ActivationOp<T>>(kind, request);
 }
 template <typename T>
-std::unique_ptr<Op> MakeDropout(const DropoutDesc& desc, const OpRequest& request) {
-  return std::make_unique<Dropout<T>>(desc, request);
+std::unique_ptr<Op> MakeGelu(const GeluDesc& desc, const OpRequest& request) {
+  return std::make_unique<Gelu<T>>(desc, request);
 }
 template <typename T>
-std::unique_ptr<Op> MakeFlatten(const OpRequest& request) {
-  return std::make_unique<Flatten<T>>(request);
+std::unique_ptr<Op> MakeDropout(const DropoutDesc& desc, const OpRequest& request) {
+  return std::make_unique<Dropout<T>>(desc, request);
 }
 template <typename T>
 std::unique_ptr<Op> MakeAdd(const OpRequest& request) {
   return std::make_unique<Add<T>>(request);
 }
-template <typename T>
-std::unique_ptr<Op> MakeConcat(const OpRequest& request) {
-  return std::make_unique<Concat<T>>(request);
-}
 
 template std::unique_ptr<Op> MakeActivation<float>(Activation, const OpRequest&);
 template std::unique_ptr<Op> MakeActivation<double>(Activation, const OpRequest&);
+template std::unique_ptr<Op> MakeGelu<float>(const GeluDesc&, const OpRequest&);
+template std::unique_ptr<Op> MakeGelu<double>(const GeluDesc&, const OpRequest&);
 template std::unique_ptr<Op> MakeDropout<float>(const DropoutDesc&, const OpRequest&);
 template std::unique_ptr<Op> MakeDropout<double>(const DropoutDesc&, const OpRequest&);
-template std::unique_ptr<Op> MakeFlatten<float>(const OpRequest&);
-template std::unique_ptr<Op> MakeFlatten<double>(const OpRequest&);
 template std::unique_ptr<Op> MakeAdd<float>(const OpRequest&);
 template std::unique_ptr<Op> MakeAdd<double>(const OpRequest&);
-template std::unique_ptr<Op> MakeConcat<float>(const OpRequest&);
-template std::unique_ptr<Op> MakeConcat<double>(const OpRequest&);
 
 }  // namespace pd::ref

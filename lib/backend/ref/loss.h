@@ -7,8 +7,8 @@
 namespace pd::ref {
 
 /// Softmax and cross-entropy, T float or double; shapes at SoftmaxCrossEntropyDesc. Backward reads
-/// logits and label again. Forward throws kInvalidInput, before it writes anything, when a label
-/// is not a class. A prediction is the first of the largest logits.
+/// logits and targets again. Forward throws kInvalidInput, before it writes anything, when a target
+/// is neither a class nor kIgnoredTarget.
 template <typename T>
 std::unique_ptr<Op> MakeSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
                                             const OpRequest& request);

@@ -5,13 +5,18 @@
 
 #include "backend/elementwise.h"
 #include "backend/host_memory.h"
+#include "backend/ref/attention.h"
 #include "backend/ref/conv2d.h"
 #include "backend/ref/elementwise_ops.h"
+#include "backend/ref/embedding.h"
+#include "backend/ref/layer_norm.h"
 #include "backend/ref/linear.h"
 #include "backend/ref/loss.h"
+#include "backend/ref/lstm.h"
 #include "backend/ref/norm.h"
 #include "backend/ref/pool2d.h"
 #include "backend/ref/ref_op.h"
+#include "backend/ref/shape_ops.h"
 
 namespace pd {
 namespace {
@@ -59,8 +64,8 @@ class RefBackend : public Backend {
   std::unique_ptr<Op> PlanActivation(Activation kind, const OpRequest& request) override {
     return ref::MakeActivation<T>(kind, request);
   }
-  std::unique_ptr<Op> PlanFlatten(const OpRequest& request) override {
-    return ref::MakeFlatten<T>(request);
+  std::unique_ptr<Op> PlanReshape(const Shape& shape, const OpRequest& request) override {
+    return ref::MakeReshape<T>(shape, request);
   }
   std::unique_ptr<Op> PlanDropout(const DropoutDesc& desc, const OpRequest& request) override {
     return ref::MakeDropout<T>(desc, request);
@@ -74,12 +79,39 @@ class RefBackend : public Backend {
   std::unique_ptr<Op> PlanAdd(const OpRequest& request) override {
     return ref::MakeAdd<T>(request);
   }
-  std::unique_ptr<Op> PlanConcat(const OpRequest& request) override {
-    return ref::MakeConcat<T>(request);
+  std::unique_ptr<Op> PlanConcat(int64_t axis, const OpRequest& request) override {
+    return ref::MakeConcat<T>(axis, request);
   }
   std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc& desc,
                                               const OpRequest& request) override {
     return ref::MakeSoftmaxCrossEntropy<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanGelu(const GeluDesc& desc, const OpRequest& request) override {
+    return ref::MakeGelu<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanEmbedding(const EmbeddingDesc& desc, const OpRequest& request) override {
+    return ref::MakeEmbedding<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanLayerNorm(const LayerNormDesc& desc, const OpRequest& request) override {
+    return ref::MakeLayerNorm<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanAttention(const AttentionDesc& desc, const OpRequest& request) override {
+    return ref::MakeAttention<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanLstm(const LstmDesc& desc, const OpRequest& request) override {
+    return ref::MakeLstm<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanSlice(const SliceDesc& desc, const OpRequest& request) override {
+    return ref::MakeSlice<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanPad(const PadDesc& desc, const OpRequest& request) override {
+    return ref::MakePad<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanTranspose(const TransposeDesc& desc, const OpRequest& request) override {
+    return ref::MakeTranspose<T>(desc, request);
+  }
+  std::unique_ptr<Op> PlanPositionEmbedding(const OpRequest& request) override {
+    return ref::MakePositionEmbedding<T>(request);
   }
 
  private:

@@ -61,11 +61,4 @@ T* Out(void* data) {
   return static_cast<T*>(data);
 }
 
-/// Product of the extents from dimension `first` on.
-inline int64_t ElementsFrom(const Shape& dims, size_t first) {
-  int64_t elements = 1;
-  for (size_t i = first; i < dims.size(); ++i) elements *= dims[i];
-  return elements;
-}
-
 }  // namespace pd::ref

@@ -102,23 +102,9 @@ class TimedBackend final : public Backend {
   std::unique_ptr<Op> PlanTimed(const TimedDesc& desc, const OpRequest& request) override {
     return std::make_unique<TimedOp>(desc, request, timer_, update_);
   }
-  std::unique_ptr<Op> PlanConv2d(const Conv2dDesc&, const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanLinear(const LinearDesc&, const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanPool2d(const Pool2dDesc&, const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanActivation(Activation, const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanFlatten(const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanDropout(const DropoutDesc&, const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanBatchNorm(const BatchNormDesc&, const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanLrn(const LrnDesc&, const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanAdd(const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanConcat(const OpRequest&) override { Refuse(); }
-  std::unique_ptr<Op> PlanSoftmaxCrossEntropy(const SoftmaxCrossEntropyDesc&,
-                                              const OpRequest&) override {
-    Refuse();
-  }
 
  private:
-  [[noreturn]] static void Refuse() {
+  std::unique_ptr<Op> RefuseLayer(std::string_view /*type*/) const override {
     Throw(ErrorCode::kInvalidInput,
           "device timed runs layers of type timed only: pd-train makes them from a plan's costs");
   }
