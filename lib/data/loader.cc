@@ -1,6 +1,7 @@
-// A ring of depth + 1 buffers: the consumer holds one while the thread fills the others. One mutex,
-// taken once a minibatch on each side; reading itself runs outside it. Start takes over by raising
-// `abandon`, which the thread looks at between samples, and waiting until it reads no more.
+// A ring of depth + 1 buffers: the consumer holds one while the threads fill the others. A thread
+// claims the next samples of the minibatch that is being filled, or opens the next one. One mutex,
+// taken for each claim and each minibatch; reading itself runs outside it. Start takes over by
+// raising `abandon`, which the threads look at between samples, and waiting until none reads.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -32,49 +33,70 @@ struct Slot {
   AlignedMemory memory;
   std::vector<std::byte*> fields;
   Minibatch minibatch;
+  int64_t unread = 0;  ///< Samples still to be read.
+};
+
+/// Some samples of a minibatch, for one thread to read.
+struct Claim {
+  Slot* slot = nullptr;
+  int64_t first = 0, end = 0;  ///< In the minibatch.
+  uint64_t place = 0;          ///< Of the first, in the samples of the pass.
 };
 
 }  // namespace
 
 struct Loader::Impl {
-  Impl(const Dataset& dataset, int64_t batch, int depth);
+  Impl(const Dataset& dataset, int64_t batch, int depth, int threads);
   ~Impl();
 
   void Run();
-  void Fill(Slot& slot, int64_t number);
-  bool MayRead() const {
-    return !abandon && error == nullptr && next < end && produced - released < slots.size();
+  void Read(Claim& claim);
+  bool MayClaim() const {
+    return !abandon && error == nullptr &&
+           (row < rows || (next < end && opened - released < slots.size()));
   }
+  Claim Take();
+  void Complete(const Claim& claim, std::exception_ptr thrown);
   Slot& SlotOf(uint64_t count) { return slots[count % slots.size()]; }
 
   const Dataset& data;
   const int64_t batch_size;
+  const int64_t rows_a_claim;
   std::vector<Slot> slots;
 
-  // Set by Start while the thread reads nothing.
+  // Set by Start while no thread reads.
   std::vector<int64_t> order;
   uint64_t epoch = 0;
   int64_t step = 1, end = 0;
 
   std::mutex mutex;
-  std::condition_variable work, ready;  ///< For the thread; for the consumer.
+  std::condition_variable work, ready;  ///< For the threads; for the consumer.
   std::atomic<bool> abandon = false;    ///< Written under the mutex.
-  bool quit = false, reading = false;
-  int64_t next = 0;  ///< The minibatch to read next.
-  /// Minibatches of this pass: read, handed out, given back.
-  uint64_t produced = 0, taken = 0, released = 0;
+  bool quit = false;
+  int reading = 0;            ///< Threads that read.
+  int64_t next = 0;           ///< The minibatch to open next.
+  int64_t row = 0, rows = 0;  ///< Samples claimed of the one opened last, and all that it has.
+  /// Minibatches of this pass: opened for reading, read, handed out, given back.
+  uint64_t opened = 0, produced = 0, taken = 0, released = 0;
+  /// The first error in the order of the pass. Claims are taken in that order, so all samples
+  /// before an error are read or fail themselves: which one is first does not depend on the
+  /// threads.
   std::exception_ptr error;
+  uint64_t error_place = 0;
 
-  std::thread thread;  // last: it uses all the others
+  std::vector<std::thread> threads;  // last: they use all the others
 };
 
-Loader::Impl::Impl(const Dataset& dataset, int64_t batch, int depth)
-    : data(dataset), batch_size(batch) {
-  PD_CHECK(batch >= 1 && depth >= 1, "batch size {}, depth {}", batch, depth);
+Loader::Impl::Impl(const Dataset& dataset, int64_t batch, int depth, int num_threads)
+    : data(dataset),
+      batch_size(batch),
+      rows_a_claim(num_threads == 1 ? batch : std::max<int64_t>(1, batch / (8 * num_threads))) {
+  PD_CHECK(batch >= 1 && depth >= 1 && num_threads >= 1, "batch size {}, depth {}, {} threads",
+           batch, depth, num_threads);
   slots.resize(static_cast<size_t>(depth) + 1);
-  const int64_t rows = std::min(batch, std::max<int64_t>(data.size(), 1));
+  const int64_t most = std::min(batch, std::max<int64_t>(data.size(), 1));
   size_t bytes = 0;
-  for (const TensorSpec& field : data.fields()) bytes += RoundUp(field.Bytes(rows));
+  for (const TensorSpec& field : data.fields()) bytes += RoundUp(field.Bytes(most));
   for (Slot& slot : slots) {
     slot.memory.reset(
         static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment})));
@@ -82,10 +104,10 @@ Loader::Impl::Impl(const Dataset& dataset, int64_t batch, int depth)
     for (const TensorSpec& field : data.fields()) {
       slot.fields.push_back(at);
       slot.minibatch.fields.push_back(at);
-      at += RoundUp(field.Bytes(rows));
+      at += RoundUp(field.Bytes(most));
     }
   }
-  thread = std::thread([this] { Run(); });
+  for (int t = 0; t < num_threads; ++t) threads.emplace_back([this] { Run(); });
 }
 
 Loader::Impl::~Impl() {
@@ -94,53 +116,72 @@ Loader::Impl::~Impl() {
     quit = true;
     abandon = true;
   }
-  work.notify_one();
-  thread.join();
+  work.notify_all();
+  for (std::thread& thread : threads) thread.join();
 }
 
 void Loader::Impl::Run() {
   std::unique_lock lock(mutex);
   while (true) {
-    work.wait(lock, [this] { return quit || MayRead(); });
+    work.wait(lock, [this] { return quit || MayClaim(); });
     if (quit) return;
-    Slot& slot = SlotOf(produced);
-    const int64_t number = next;
-    reading = true;
+    Claim claim = Take();
+    ++reading;
     lock.unlock();
     std::exception_ptr thrown;
     try {
-      Fill(slot, number);
+      Read(claim);
     } catch (...) {
       thrown = std::current_exception();
     }
     lock.lock();
-    reading = false;
-    if (thrown != nullptr) {
-      error = thrown;
-    } else {
-      ++produced;
-      next += step;
-    }
+    --reading;
+    Complete(claim, thrown);
     ready.notify_one();
   }
 }
 
-void Loader::Impl::Fill(Slot& slot, int64_t number) {
-  const int64_t first = number * batch_size;
-  const int64_t samples = std::min(batch_size, data.size() - first);
-  slot.minibatch.number = number;
-  slot.minibatch.samples = samples;
-  for (size_t f = 0; f < slot.fields.size(); ++f) {
-    const size_t bytes = data.fields()[f].Bytes(1);
-    for (int64_t s = 0; s < samples && !abandon; ++s) {
-      data.Read(order[static_cast<size_t>(first + s)], static_cast<int>(f), epoch,
-                slot.fields[f] + static_cast<size_t>(s) * bytes);
+Claim Loader::Impl::Take() {
+  if (row == rows) {
+    Slot& slot = SlotOf(opened++);
+    slot.minibatch.number = next;
+    slot.minibatch.samples = std::min(batch_size, data.size() - next * batch_size);
+    row = 0;
+    rows = slot.unread = slot.minibatch.samples;
+    next += step;
+  }
+  Claim claim = {&SlotOf(opened - 1), row, std::min(rows, row + rows_a_claim)};
+  claim.place = (opened - 1) * static_cast<uint64_t>(batch_size) + static_cast<uint64_t>(row);
+  row = claim.end;
+  return claim;
+}
+
+// Leaves the claim with the samples up to the one that failed, and its place.
+void Loader::Impl::Read(Claim& claim) {
+  const Slot& slot = *claim.slot;
+  const int64_t base = slot.minibatch.number * batch_size;
+  for (int64_t s = claim.first; s < claim.end && !abandon; ++s, ++claim.place) {
+    for (size_t f = 0; f < slot.fields.size(); ++f) {
+      data.Read(order[static_cast<size_t>(base + s)], static_cast<int>(f), epoch,
+                slot.fields[f] + static_cast<size_t>(s) * data.fields()[f].Bytes(1));
     }
   }
 }
 
-Loader::Loader(const Dataset& data, int64_t batch_size, int depth)
-    : impl_(std::make_unique<Impl>(data, batch_size, depth)) {}
+void Loader::Impl::Complete(const Claim& claim, std::exception_ptr thrown) {
+  if (thrown != nullptr) {
+    if (error == nullptr || claim.place < error_place) {
+      error = std::move(thrown);
+      error_place = claim.place;
+    }
+    return;
+  }
+  claim.slot->unread -= claim.end - claim.first;
+  while (produced < opened && SlotOf(produced).unread == 0) ++produced;
+}
+
+Loader::Loader(const Dataset& data, int64_t batch_size, int depth, int threads)
+    : impl_(std::make_unique<Impl>(data, batch_size, depth, threads)) {}
 
 Loader::~Loader() = default;
 
@@ -163,28 +204,29 @@ void Loader::Start(std::vector<int64_t> order, uint64_t epoch, int64_t first, in
   {
     std::unique_lock lock(impl_->mutex);
     impl_->abandon = true;
-    impl_->ready.wait(lock, [this] { return !impl_->reading; });
+    impl_->ready.wait(lock, [this] { return impl_->reading == 0; });
     impl_->abandon = false;
     impl_->order = std::move(order);
     impl_->epoch = epoch;
     impl_->next = first;
     impl_->step = step;
     impl_->end = end;
-    impl_->produced = impl_->taken = impl_->released = 0;
+    impl_->row = impl_->rows = 0;
+    impl_->opened = impl_->produced = impl_->taken = impl_->released = 0;
     impl_->error = nullptr;
   }
-  impl_->work.notify_one();
+  impl_->work.notify_all();
 }
 
 const Minibatch& Loader::Next() {
   Impl& impl = *impl_;
   std::unique_lock lock(impl.mutex);
   impl.released = impl.taken;  // the one handed out last is free again
-  impl.work.notify_one();
+  impl.work.notify_all();
   const auto more = [&] { return impl.produced > impl.taken; };
-  PD_CHECK(more() || impl.error != nullptr || impl.next < impl.end,
+  PD_CHECK(more() || impl.error != nullptr || impl.opened > impl.taken || impl.next < impl.end,
            "asked for a minibatch after the last of the pass");
-  impl.ready.wait(lock, [&] { return more() || impl.error != nullptr; });
+  impl.ready.wait(lock, [&] { return more() || (impl.error != nullptr && impl.reading == 0); });
   if (!more()) std::rethrow_exception(impl.error);
   return impl.SlotOf(impl.taken++).minibatch;
 }

@@ -16,12 +16,14 @@ struct Minibatch {
   std::vector<const std::byte*> fields;  ///< Dense, samples rows each.
 };
 
-/// Reads minibatches ahead on a thread of its own, into buffers taken once. One consumer.
+/// Reads minibatches ahead on threads of its own, into buffers taken once. One consumer. What it
+/// gives does not depend on the number of threads.
 class Loader {
  public:
   /// `depth` minibatches are read ahead of the one in use: depth + 1 buffers, each field 64-byte
-  /// aligned. The data set outlives the loader.
-  Loader(const Dataset& data, int64_t batch_size, int depth);
+  /// aligned. `threads` read at once, each some samples of a minibatch. The data set outlives the
+  /// loader.
+  Loader(const Dataset& data, int64_t batch_size, int depth, int threads = 1);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -36,8 +38,8 @@ class Loader {
   void Start(std::vector<int64_t> order, uint64_t epoch, int64_t first, int64_t step, int64_t end);
 
   /// The next minibatch; waits until it is read. Valid until the next call. Allocates nothing.
-  /// Throws what reading threw, after the minibatches before it; kInternal after the last one of
-  /// the pass.
+  /// Throws what reading the first bad sample threw, after the minibatches before it; kInternal
+  /// after the last one of the pass.
   const Minibatch& Next();
 
  private:

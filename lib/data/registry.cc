@@ -3,10 +3,14 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "data/cifar.h"
 #include "data/dataset.h"
+#include "data/folder.h"
 #include "data/idx.h"
 #include "data/images.h"
+#include "data/npy.h"
 #include "data/synthetic.h"
+#include "data/text.h"
 
 namespace pd {
 namespace {
@@ -35,6 +39,25 @@ const Format kFormats[] = {
      [](const Place& place) { return LooksLikeIdx(place.entries); },
      [](const Place& place, const DataRequest& request) {
        return OpenIdx(place.path, place.entries, request);
+     }},
+    {"one of CIFAR-10 (data_batch_1.bin to data_batch_5.bin, test_batch.bin) or CIFAR-100 "
+     "(train.bin, test.bin)",
+     [](const Place& place) { return LooksLikeCifar(place.entries); },
+     [](const Place& place, const DataRequest& request) {
+       return OpenCifar(place.path, place.entries, request);
+     }},
+    {"one of images in folders (train/CLASS/*.png, .jpg, .jpeg, and the same below test or val)",
+     [](const Place& place) { return LooksLikeImageFolder(place.path, place.entries); },
+     [](const Place& place, const DataRequest& request) {
+       return OpenImageFolder(place.path, request);
+     }},
+    {"one of NumPy arrays (train-INPUT.npy and test-INPUT.npy for each of the model's inputs)",
+     [](const Place& place) { return LooksLikeNpy(place.entries); },
+     [](const Place& place, const DataRequest& request) { return OpenNpy(place.path, request); }},
+    {"one of text (train.txt, and test.txt or valid.txt)",
+     [](const Place& place) { return LooksLikeText(place.entries); },
+     [](const Place& place, const DataRequest& request) {
+       return OpenText(place.path, place.entries, request);
      }},
 };
 
@@ -69,10 +92,9 @@ Place LookAt(const std::string& path) {
 
 }  // namespace
 
-DataSource OpenData(const std::string& path, const std::vector<TensorSpec>& fields, int64_t classes,
-                    uint64_t seed) {
-  PD_CHECK(classes >= 1, "{} classes", classes);
-  const DataRequest request = {fields, classes, seed};
+DataSource OpenData(const std::string& path, const std::vector<DataField>& fields,
+                    const JsonView& options, uint64_t seed) {
+  const DataRequest request = {fields, options, seed};
   const Place place = LookAt(path);
   for (const Format& format : kFormats) {
     if (format.recognises(place)) return format.open(place, request);

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 
 # What is copied whole. A library's other files come by the name that ldd gives.
-PACKAGES = ["libcli11-dev", "nlohmann-json3-dev", "libfmt-dev", "zlib1g-dev", "catch2", "libopenmpi-dev",
-            "libopenmpi3", "openmpi-bin", "openmpi-common", "libpmix2"]
+PACKAGES = ["libcli11-dev", "nlohmann-json3-dev", "libfmt-dev", "zlib1g-dev", "libpng-dev", "libturbojpeg0-dev",
+            "catch2", "libopenmpi-dev", "libopenmpi3", "openmpi-bin", "openmpi-common", "libpmix2"]
 OPTIONAL = ["libdnnl-dev"]
 LEFT_OUT = re.compile(r"/share/(doc|man|info|lintian|bug|java)|/include/oneapi/dnnl/dnnl_sycl|/fortran/|/openmpi/ompi/|"
                       r"\.jar$|/openmpi/.*\.a$|java|oshmem")

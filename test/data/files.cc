@@ -72,14 +72,25 @@ void WriteIdx(const TempDir& directory, const IdxBytes& bytes, const std::string
   WriteFile(directory / ("t10k-labels-idx1-ubyte" + ending), bytes.test_labels);
 }
 
-std::vector<TensorSpec> ImageFields(const Shape& shape) {
-  return {{shape, DType::kF32}, {{}, DType::kI32}};
+std::vector<DataField> ImageFields(const Shape& shape, int64_t classes) {
+  return {{"image", {shape, DType::kF32}}, {"label", {{}, DType::kI32}, classes, true}};
 }
 
-std::string Refusal(const std::string& path, const std::vector<TensorSpec>& fields,
-                    int64_t classes) {
+std::vector<TensorSpec> SpecsOf(const std::vector<DataField>& fields) {
+  std::vector<TensorSpec> specs;
+  for (const DataField& field : fields) specs.push_back(field.spec);
+  return specs;
+}
+
+DataSource Open(const std::string& path, const std::vector<DataField>& fields,
+                const std::string& options, uint64_t seed) {
+  return OpenData(path, fields, JsonView::Parse(options, "options.json"), seed);
+}
+
+std::string Refusal(const std::string& path, const std::vector<DataField>& fields,
+                    const std::string& options) {
   try {
-    OpenData(path, fields, classes, 1);
+    Open(path, fields, options);
   } catch (const Error& e) {
     std::string text = e.what();
     CHECK(e.code() == ErrorCode::kInvalidInput);

@@ -42,12 +42,17 @@ std::string Gzip(const std::string& bytes);
 /// Writes the four files under MNIST's names with `ending` ("", ".gz") behind.
 void WriteIdx(const TempDir& directory, const IdxBytes& bytes, const std::string& ending = "");
 
-/// The inputs of a model for such images.
-std::vector<TensorSpec> ImageFields(const Shape& shape);
+/// The inputs of a model for such images: image f32 and label.
+std::vector<DataField> ImageFields(const Shape& shape, int64_t classes);
+std::vector<TensorSpec> SpecsOf(const std::vector<DataField>& fields);
+
+/// OpenData with these "data_options".
+DataSource Open(const std::string& path, const std::vector<DataField>& fields,
+                const std::string& options = "{}", uint64_t seed = 1);
 
 /// What OpenData says when it refuses `path`, or "accepted". Checks that it is one line and
 /// kInvalidInput.
-std::string Refusal(const std::string& path, const std::vector<TensorSpec>& fields,
-                    int64_t classes);
+std::string Refusal(const std::string& path, const std::vector<DataField>& fields,
+                    const std::string& options = "{}");
 
 }  // namespace pd

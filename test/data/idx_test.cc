@@ -37,14 +37,13 @@ std::string RefusalOf(Change change, const std::string& ending = "", int64_t cla
   change(bytes);
   const TempDir directory;
   WriteIdx(directory, bytes, ending);
-  return Refusal(directory.path(), ImageFields(kShape), classes);
+  return Refusal(directory.path(), ImageFields(kShape, classes));
 }
 
 void CheckIsSmall(const DataSource& source) {
   REQUIRE(source.train->size() == 100);
   REQUIRE(source.test->size() == 20);
-  CHECK(source.train->classes() == 4);
-  CHECK(source.train->fields() == ImageFields(kShape));
+  CHECK(source.train->fields() == SpecsOf(ImageFields(kShape, 4)));
   double sum = 0, squares = 0;
   for (int64_t i = 0; i < 100; ++i) {
     for (int64_t p = 0; p < kPixels; ++p) sum += SmallPixel(i, p) / 255.0;
@@ -72,8 +71,8 @@ void CheckIsSmall(const DataSource& source) {
 TEST_CASE("IDX files give every pixel normalised by the training images, and every label") {
   const TempDir directory;
   WriteIdx(directory, SmallIdx());
-  CheckIsSmall(OpenData(directory.path(), ImageFields(kShape), 4, 1));
-  CheckIsSmall(OpenData(directory.path() + "/", ImageFields(kShape), 4, 1));
+  CheckIsSmall(Open(directory.path(), ImageFields(kShape, 4)));
+  CheckIsSmall(Open(directory.path() + "/", ImageFields(kShape, 4)));
 }
 
 TEST_CASE("gzip and plain files, with '-' or '.', give the same data") {
@@ -84,13 +83,13 @@ TEST_CASE("gzip and plain files, with '-' or '.', give the same data") {
              {Gzip(plain.train_images), Gzip(plain.train_labels), Gzip(plain.test_images),
               Gzip(plain.test_labels)},
              ".gz");
-    CheckIsSmall(OpenData(directory.path(), ImageFields(kShape), 4, 1));
+    CheckIsSmall(Open(directory.path(), ImageFields(kShape, 4)));
   }
   SECTION("packed without the ending") {
     const TempDir directory;
     WriteIdx(directory, {Gzip(plain.train_images), plain.train_labels, plain.test_images,
                          Gzip(plain.test_labels)});
-    CheckIsSmall(OpenData(directory.path(), ImageFields(kShape), 4, 1));
+    CheckIsSmall(Open(directory.path(), ImageFields(kShape, 4)));
   }
   SECTION("a mixture of names") {
     const TempDir directory;
@@ -99,14 +98,14 @@ TEST_CASE("gzip and plain files, with '-' or '.', give the same data") {
     WriteFile(directory / "t10k-images-idx3-ubyte.gz", Gzip(plain.test_images));
     WriteFile(directory / "t10k-labels-idx1-ubyte", plain.test_labels);
     WriteFile(directory / "LICENSE", "words");
-    CheckIsSmall(OpenData(directory.path(), ImageFields(kShape), 4, 1));
+    CheckIsSmall(Open(directory.path(), ImageFields(kShape, 4)));
   }
   SECTION("several gzip members") {
     const TempDir directory;
     WriteIdx(directory,
              {Gzip(plain.train_images.substr(0, 1000)) + Gzip(plain.train_images.substr(1000)),
               plain.train_labels, plain.test_images, plain.test_labels});
-    CheckIsSmall(OpenData(directory.path(), ImageFields(kShape), 4, 1));
+    CheckIsSmall(Open(directory.path(), ImageFields(kShape, 4)));
   }
 }
 
@@ -114,7 +113,7 @@ TEST_CASE("the unpacked file is read where both are there") {
   const TempDir directory;
   WriteIdx(directory, SmallIdx());
   WriteFile(directory / "train-images-idx3-ubyte.gz", "not read");
-  CheckIsSmall(OpenData(directory.path(), ImageFields(kShape), 4, 1));
+  CheckIsSmall(Open(directory.path(), ImageFields(kShape, 4)));
 }
 
 TEST_CASE("a file cut short anywhere is refused") {
@@ -123,7 +122,7 @@ TEST_CASE("a file cut short anywhere is refused") {
   WriteIdx(directory, small);
   for (size_t length = 0; length < small.train_labels.size(); ++length) {
     WriteFile(directory / "train-labels-idx1-ubyte", small.train_labels.substr(0, length));
-    CHECK_THAT(Refusal(directory.path(), ImageFields(kShape), 4),
+    CHECK_THAT(Refusal(directory.path(), ImageFields(kShape, 4)),
                ContainsSubstring("train-labels-idx1-ubyte: "));
   }
   for (const size_t length : {0, 1, 3, 4, 15, 16, 17, 3015}) {
@@ -176,7 +175,7 @@ TEST_CASE("a flipped bit in gzip data is refused or changes nothing") {
       WriteFile(directory / "train-labels-idx1-ubyte.gz", damaged);
       CAPTURE(byte, bit);
       try {
-        const DataSource source = OpenData(directory.path(), ImageFields(kShape), 4, 1);
+        const DataSource source = Open(directory.path(), ImageFields(kShape, 4));
         for (int64_t i = 0; i < 100; ++i) REQUIRE(ReadLabel(*source.train, i) == SmallLabel(i));
       } catch (const Error& e) {
         ++refused;
@@ -272,9 +271,13 @@ TEST_CASE("a label outside the model's classes is refused with file and sample")
 TEST_CASE("images that do not fit the model's input are refused, in either split") {
   const TempDir directory;
   WriteIdx(directory, SmallIdx());
-  for (const Shape& shape :
-       {Shape{1, 5, 6}, Shape{3, 6, 5}, Shape{30}, Shape{1, 28, 28}, Shape{}}) {
-    const std::string text = Refusal(directory.path(), ImageFields(shape), 4);
+  for (const Shape& shape : {Shape{30}, Shape{}}) {
+    CHECK_THAT(
+        Refusal(directory.path(), ImageFields(shape, 4)),
+        ContainsSubstring("expected shape [channels, height, width], found " + ToString(shape)));
+  }
+  for (const Shape& shape : {Shape{1, 5, 6}, Shape{3, 6, 5}, Shape{1, 28, 28}}) {
+    const std::string text = Refusal(directory.path(), ImageFields(shape, 4));
     CHECK_THAT(text, ContainsSubstring("/train-images-idx3-ubyte: "));
     CHECK_THAT(text, ContainsSubstring("expected shape " + ToString(shape) + ", found [1, 6, 5]"));
   }
@@ -288,10 +291,13 @@ TEST_CASE("images that do not fit the model's input are refused, in either split
 TEST_CASE("a model whose inputs are not an f32 image and an i32 label is refused") {
   const TempDir directory;
   WriteIdx(directory, SmallIdx());
-  CHECK_THAT(Refusal(directory.path(), {{kShape, DType::kF32}}, 4), ContainsSubstring("found 1"));
-  CHECK_THAT(Refusal(directory.path(), {{kShape, DType::kI32}, {{}, DType::kI32}}, 4),
+  CHECK_THAT(Refusal(directory.path(), {{"image", {kShape, DType::kF32}}}),
+             ContainsSubstring("found 1"));
+  CHECK_THAT(Refusal(directory.path(),
+                     {{"image", {kShape, DType::kI32}, 4}, {"label", {{}, DType::kI32}, 4, true}}),
              ContainsSubstring("expected f32, found i32"));
-  CHECK_THAT(Refusal(directory.path(), {{kShape, DType::kF32}, {{2}, DType::kI32}}, 4),
+  CHECK_THAT(Refusal(directory.path(),
+                     {{"image", {kShape, DType::kF32}}, {"label", {{2}, DType::kI32}, 4, true}}),
              ContainsSubstring("found i32 of shape [2]"));
 }
 
@@ -301,7 +307,7 @@ TEST_CASE("each of the four files that is missing is named") {
     const TempDir directory;
     WriteIdx(directory, SmallIdx());
     std::filesystem::remove(directory / name);
-    const std::string text = Refusal(directory.path(), ImageFields(kShape), 4);
+    const std::string text = Refusal(directory.path(), ImageFields(kShape, 4));
     CHECK_THAT(text, ContainsSubstring(directory.path() + ": expected a file " + name));
   }
 }
@@ -311,7 +317,7 @@ TEST_CASE("a directory in a file's place is refused") {
   WriteIdx(directory, SmallIdx());
   std::filesystem::remove(directory / "train-images-idx3-ubyte");
   std::filesystem::create_directory(directory / "train-images-idx3-ubyte");
-  CHECK_THAT(Refusal(directory.path(), ImageFields(kShape), 4), ContainsSubstring("a directory"));
+  CHECK_THAT(Refusal(directory.path(), ImageFields(kShape, 4)), ContainsSubstring("a directory"));
 }
 
 TEST_CASE("no test image is allowed, no training image is not") {
@@ -329,7 +335,7 @@ TEST_CASE("images of one grey give zeros, not NaN") {
   bytes.train_images = Idx({100, 6, 5}, std::string(3000, '\x55'));
   const TempDir directory;
   WriteIdx(directory, bytes);
-  const DataSource source = OpenData(directory.path(), ImageFields(kShape), 4, 1);
+  const DataSource source = Open(directory.path(), ImageFields(kShape, 4));
   for (const float value : ReadImage(*source.train, 3)) CHECK(value == Approx(0).margin(1e-6));
 }
 

@@ -25,7 +25,6 @@ class CountingData : public Dataset {
   explicit CountingData(int64_t size) : size_(size) {}
   int64_t size() const override { return size_; }
   const std::vector<TensorSpec>& fields() const override { return fields_; }
-  int64_t classes() const override { return 7; }
   void Read(int64_t index, int field, uint64_t epoch, void* out) const override {
     ++reads;
     if (index == bad_sample) Throw(ErrorCode::kIo, "sample {}: unreadable", index);
@@ -73,27 +72,27 @@ void CheckMinibatch(const Minibatch& minibatch, const Dataset& data, int64_t bat
 }
 
 TEST_CASE("the loader gives what direct reads give, for every first, step and end") {
+  const auto [depth, threads] = GENERATE(std::pair{1, 1}, std::pair{3, 1}, std::pair{2, 3});
+  CAPTURE(depth, threads);
   for (const int64_t size : {1, 31, 64, 65}) {
     const CountingData data(size);
     for (const int64_t batch_size : {1, 8, 32, 100}) {
-      for (const int depth : {1, 3}) {
-        Loader loader(data, batch_size, depth);
-        const int64_t all = loader.num_minibatches();
-        REQUIRE(all == (size + batch_size - 1) / batch_size);
-        uint64_t epoch = 0;
-        for (const int64_t step : {1, 2, 3}) {
-          for (int64_t first = 0; first < step; ++first) {
-            for (const int64_t end : {all, all / 2, int64_t{0}}) {
-              const std::vector<int64_t> order = EpochOrder(9, epoch, size);
-              loader.Start(order, epoch, first, step, end);
-              for (int64_t b = first; b < end; b += step) {
-                const Minibatch& minibatch = loader.Next();
-                REQUIRE(minibatch.number == b);
-                CHECK(loader.SamplesIn(b) == minibatch.samples);
-                CheckMinibatch(minibatch, data, batch_size, order, epoch);
-              }
-              ++epoch;
+      Loader loader(data, batch_size, depth, threads);
+      const int64_t all = loader.num_minibatches();
+      REQUIRE(all == (size + batch_size - 1) / batch_size);
+      uint64_t epoch = 0;
+      for (const int64_t step : {1, 2, 3}) {
+        for (int64_t first = 0; first < step; ++first) {
+          for (const int64_t end : {all, all / 2, int64_t{0}}) {
+            const std::vector<int64_t> order = EpochOrder(9, epoch, size);
+            loader.Start(order, epoch, first, step, end);
+            for (int64_t b = first; b < end; b += step) {
+              const Minibatch& minibatch = loader.Next();
+              REQUIRE(minibatch.number == b);
+              CHECK(loader.SamplesIn(b) == minibatch.samples);
+              CheckMinibatch(minibatch, data, batch_size, order, epoch);
             }
+            ++epoch;
           }
         }
       }
@@ -161,17 +160,65 @@ TEST_CASE("an error while reading reaches Next after the minibatches before it")
   data.bad_sample = 27;
   Loader loader(data, 10, 3);
   loader.Start(InOrder(100), 0, 0, 1, 10);
-  // Two minibatches of 10 samples in 2 fields, then the first field of samples 20 to 27.
-  while (data.reads < 48) std::this_thread::yield();
+  // Samples 0 to 26 in 2 fields, then the first field of sample 27.
+  while (data.reads < 55) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   for (int b = 0; b < 2; ++b) CHECK(loader.Next().number == b);
   for (int again = 0; again < 2; ++again) {
     CHECK_THROWS_WITH(loader.Next(), "sample 27: unreadable");
   }
-  CHECK(data.reads == 48);  // it is not tried again
+  CHECK(data.reads == 55);  // it is not tried again
   // A new pass starts afresh; this one leaves the bad sample out.
   loader.Start(InOrder(100), 0, 3, 1, 10);
   for (int b = 3; b < 10; ++b) CHECK(loader.Next().number == b);
+}
+
+// Bad samples are found in another order than the pass has: the later ones fail at once, the first
+// after a while.
+TEST_CASE("whatever the number of threads, the error is that of the first bad sample") {
+  class TwoBad : public CountingData {
+   public:
+    TwoBad() : CountingData(100) {}
+    void Read(int64_t index, int field, uint64_t epoch, void* out) const override {
+      if (index == 41) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (index >= 41 && index <= 45) Throw(ErrorCode::kIo, "sample {}: unreadable", index);
+      CountingData::Read(index, field, epoch, out);
+    }
+  };
+  const TwoBad data;
+  for (const int threads : {1, 2, 5}) {
+    Loader loader(data, 20, 3, threads);
+    for (int pass = 0; pass < 3; ++pass) {
+      loader.Start(InOrder(100), 0, 0, 1, 5);
+      for (int b = 0; b < 2; ++b) CHECK(loader.Next().number == b);
+      CHECK_THROWS_WITH(loader.Next(), "sample 41: unreadable");
+    }
+  }
+}
+
+TEST_CASE("several threads read one minibatch together") {
+  // The first reads wait until three are under way at once.
+  class Meeting : public CountingData {
+   public:
+    Meeting() : CountingData(8) {}
+    void Read(int64_t index, int field, uint64_t epoch, void* out) const override {
+      ++reading;
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+      while (!met && std::chrono::steady_clock::now() < limit) {
+        if (reading >= 3) met = true;
+        std::this_thread::yield();
+      }
+      CountingData::Read(index, field, epoch, out);
+      --reading;
+    }
+    mutable std::atomic<int> reading = 0;
+    mutable std::atomic<bool> met = false;
+  };
+  const Meeting data;
+  Loader loader(data, 8, 1, 3);
+  loader.Start(InOrder(8), 0, 0, 1, 1);
+  CheckMinibatch(loader.Next(), data, 8, InOrder(8), 0);
+  CHECK(data.met);
 }
 
 TEST_CASE("asking for more minibatches than the pass has is an error, not a wait") {
@@ -195,7 +242,7 @@ TEST_CASE("a pass that does not fit the data is refused") {
 
 TEST_CASE("Start interrupts an earlier pass and nothing of it is left") {
   CountingData data(1000);
-  Loader loader(data, 50, 3);
+  Loader loader(data, 50, 3, GENERATE(1, 4));
   for (uint64_t epoch = 0; epoch < 200; ++epoch) {
     const std::vector<int64_t> order = EpochOrder(2, epoch, 1000);
     loader.Start(order, epoch, 0, 1, 20);
@@ -210,9 +257,10 @@ TEST_CASE("Start interrupts an earlier pass and nothing of it is left") {
 TEST_CASE("Start and the destructor do not wait for the rest of a slow minibatch") {
   CountingData data(100000);
   data.slow = true;  // the one minibatch takes over 100 s
+  const int threads = GENERATE(1, 4);
   const auto begin = std::chrono::steady_clock::now();
   {
-    Loader loader(data, 100000, 1);
+    Loader loader(data, 100000, 1, threads);
     loader.Start(InOrder(100000), 0, 0, 1, 1);
     while (data.reads == 0) std::this_thread::yield();
     loader.Start(InOrder(100000), 0, 0, 1, 1);
@@ -236,13 +284,15 @@ TEST_CASE("the counter of allocations counts") {
   CHECK(after - before == 1);
 }
 
-TEST_CASE("Next and the thread allocate nothing, from IDX files and synthetic") {
+TEST_CASE("from the second epoch on, Next and the threads allocate nothing") {
   const TempDir directory;
   WriteIdx(directory, SmallIdx());
   for (const std::string& place : {directory.path(), std::string("synthetic")}) {
-    const DataSource source = OpenData(place, ImageFields({1, 6, 5}), 4, 1);
+    const DataSource source = Open(place, ImageFields({1, 6, 5}, 4));
     Loader loader(*source.train, 8, 2);
     const int64_t end = loader.num_minibatches();
+    loader.Start(EpochOrder(1, 0, source.train->size()), 0, 0, 1, end);
+    for (int64_t b = 0; b < end; ++b) loader.Next();
     loader.Start(EpochOrder(1, 0, source.train->size()), 0, 0, 1, end);
     const int64_t before = AllocationsOfAllThreads();
     int64_t samples = 0;
