@@ -65,17 +65,28 @@ size_t LiveDeviceAllocations();
 size_t LivePinnedAllocations();
 size_t LiveHandles(const std::string& kind);
 
-/// Device and pinned allocations made since the process started (steady states make none).
-uint64_t AllocationCount();
+/// Whether the calling thread is one of the emulator's own, or in one of its calls: what it
+/// allocates on the heap then is not of the code under test.
+bool IsInside();
 
-/// API calls since the process started or Reset, and how often the host waited for the device.
+/// Device and pinned allocations, and handles, made since the process started (steady states make
+/// none).
+uint64_t AllocationCount();
+uint64_t HandleCount();
+
+/// API calls since the process started or Reset, how often the host waited for the device, and how
+/// often for all of a stream or of a device.
 uint64_t CallCount();
 uint64_t SynchronizeCount();
+uint64_t DrainCount();
 
 /// The n-th call from now on fails (1: the next); 0: none.
 void FailCall(uint64_t n);
 /// Whether a planned failure happened.
 bool CallFailed();
+
+/// The device fails, until Reset: every wait and query says so, and no host function runs any more.
+void FailDevice();
 
 void SetMemoryLimit(size_t bytes);
 void SetDeviceCount(int count);

@@ -3,12 +3,13 @@
 /// What the emulated libraries (the CUDA runtime here, cuDNN and cuBLAS beside it) are written
 /// against: device memory, streams of closures, handles, refusals and injected failures.
 ///
-/// An emulated function goes: Begin, check every argument, copy scalars and descriptors, enqueue a
+/// An emulated function goes: Call, check every argument, copy scalars and descriptors, enqueue a
 /// closure that names all the memory it touches. It never runs anything itself:
 ///
 ///     cudnnStatus_t cudnnThing(cudnnHandle_t handle, const void* x, void* y) {
 ///       static constexpr const char* kApi = "cudnnThing";
-///       if (!Begin(kApi)) return CUDNN_STATUS_INTERNAL_ERROR;
+///       const Call call(kApi);
+///       if (!call) return CUDNN_STATUS_INTERNAL_ERROR;
 ///       if (!IsLive(handle, "cudnnHandle_t"))
 ///         return Refuse(kApi, "no live handle", CUDNN_STATUS_BAD_PARAM);
 ///       const size_t bytes = …;
@@ -31,16 +32,27 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_emulator/inside.h"
+
 namespace cuda_emulator {
 
 // ---- Calls and refusals ---------------------------------------------------------------------
 
-/// First line of every emulated function that can fail. Counts the call; false: this call was
-/// chosen to fail (CUDA_EMULATOR_FAIL_AT, FailCall), so return the library's error for a failed
-/// execution or allocation and do nothing. A function that releases something releases it all the
-/// same and then returns the error, as the real ones may do.
-/// Called from inside a host function of a stream, it records a misuse and also returns false.
-bool Begin(const char* api);
+/// First line of every emulated function that can fail; lives as long as the call. Counts the call;
+/// false: this call was chosen to fail (CUDA_EMULATOR_FAIL_AT, FailCall), so return the library's
+/// error for a failed execution or allocation and do nothing. A function that releases something
+/// releases it all the same and then returns the error, as the real ones may do.
+/// Called from inside a host function of a stream, it records a misuse and is also false.
+class Call {
+ public:
+  explicit Call(const char* api) : begun_(Begin(api)) {}
+  explicit operator bool() const { return begun_; }
+
+ private:
+  static bool Begin(const char* api);
+  Inside inside_;
+  bool begun_;
+};
 
 /// Records a misuse, prints `cuda emulator: API: why` on stderr (the first time for each text),
 /// and makes the process exit with status 66 unless a test takes it (control.h).

@@ -6,6 +6,7 @@
 // Written from NVIDIA's cuBLAS documentation and headers; what these leave open is refused.
 
 #include <cublas_v2.h>
+#include <functional>
 
 #include "library.h"
 #include "tensor_view.h"
@@ -22,11 +23,20 @@ struct cublasContext : cuda_emulator::library::LibraryHandle {
 
 namespace cuda_emulator::library {
 
+cublasStatus_t RunCublas(const char* api, const std::function<void()>& body);
+cublasStatus_t ReleaseCublas(const char* api, const std::function<void()>& body);
+
 /// Runs `body`; a Refused becomes its cuBLAS status.
-cublasStatus_t CublasCall(const char* api, const std::function<void()>& body);
+template <typename Body>
+cublasStatus_t CublasCall(const char* api, const Body& body) {
+  return RunCublas(api, std::cref(body));
+}
 
 /// As CublasCall, for a function that releases something: it does so even when chosen to fail.
-cublasStatus_t CublasRelease(const char* api, const std::function<void()>& body);
+template <typename Body>
+cublasStatus_t CublasRelease(const char* api, const Body& body) {
+  return ReleaseCublas(api, std::cref(body));
+}
 
 /// alpha or beta: read at the call from host memory, or on the stream from device memory, as the
 /// handle's pointer mode says.

@@ -41,14 +41,15 @@ bool KnownMath(cublasMath_t mode) {
 
 }  // namespace
 
-cublasStatus_t CublasCall(const char* api, const std::function<void()>& body) {
-  return Begin(api) ? Run(api, body) : CUBLAS_STATUS_EXECUTION_FAILED;
+cublasStatus_t RunCublas(const char* api, const std::function<void()>& body) {
+  const Call call(api);
+  return call ? Run(api, body) : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-cublasStatus_t CublasRelease(const char* api, const std::function<void()>& body) {
-  const bool begun = Begin(api);
+cublasStatus_t ReleaseCublas(const char* api, const std::function<void()>& body) {
+  const Call call(api);
   const cublasStatus_t status = Run(api, body);
-  return begun ? status : CUBLAS_STATUS_EXECUTION_FAILED;
+  return call ? status : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 Scalar::Scalar(Operation& operation, const cublasContext& handle, const float* pointer,

@@ -5,7 +5,9 @@
 // computed.
 //
 // Written from NVIDIA's cuDNN documentation and headers; what these leave open is refused.
+
 #include <cudnn.h>
+#include <functional>
 
 #include "library.h"
 #include "tensor_view.h"
@@ -105,11 +107,20 @@ struct cudnnReduceTensorStruct {
 
 namespace cuda_emulator::library {
 
+cudnnStatus_t RunCudnn(const char* api, const std::function<void()>& body);
+cudnnStatus_t ReleaseCudnn(const char* api, const std::function<void()>& body);
+
 /// Runs `body`; a Refused becomes its cuDNN status and cudnnGetLastErrorString's text.
-cudnnStatus_t CudnnCall(const char* api, const std::function<void()>& body);
+template <typename Body>
+cudnnStatus_t CudnnCall(const char* api, const Body& body) {
+  return RunCudnn(api, std::cref(body));
+}
 
 /// As CudnnCall, for a function that releases something: it does so even when chosen to fail.
-cudnnStatus_t CudnnRelease(const char* api, const std::function<void()>& body);
+template <typename Body>
+cudnnStatus_t CudnnRelease(const char* api, const Body& body) {
+  return ReleaseCudnn(api, std::cref(body));
+}
 
 /// A descriptor that lives, for a call that sets it; `name` is the parameter's.
 template <class T>

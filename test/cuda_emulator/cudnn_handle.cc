@@ -47,14 +47,15 @@ cudnnStatus_t Injected(const char* api) {
 
 }  // namespace
 
-cudnnStatus_t CudnnCall(const char* api, const std::function<void()>& body) {
-  return Begin(api) ? Run(api, body) : Injected(api);
+cudnnStatus_t RunCudnn(const char* api, const std::function<void()>& body) {
+  const Call call(api);
+  return call ? Run(api, body) : Injected(api);
 }
 
-cudnnStatus_t CudnnRelease(const char* api, const std::function<void()>& body) {
-  const bool begun = Begin(api);
+cudnnStatus_t ReleaseCudnn(const char* api, const std::function<void()>& body) {
+  const Call call(api);
   const cudnnStatus_t status = Run(api, body);
-  return begun ? status : Injected(api);
+  return call ? status : Injected(api);
 }
 
 float HostScalar(const void* pointer, const char* name) {

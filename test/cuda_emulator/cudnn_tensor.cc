@@ -18,6 +18,7 @@ TensorView FloatTensor(const cudnnTensorStruct* descriptor, const char* name, in
   const cudnnTensorStruct& tensor = Described(descriptor, name);
   Require(tensor.type == CUDNN_DATA_FLOAT, Fault::kNotSupported, name,
           "is not of CUDNN_DATA_FLOAT");
+  Require(tensor.view.rank >= 4, Fault::kNotSupported, name, "has fewer than 4 dimensions");
   Require(tensor.view.rank <= max_rank, Fault::kNotSupported, name, "has too many dimensions");
   return tensor.view;
 }
@@ -76,10 +77,10 @@ void CheckFormat(cudnnTensorFormat_t format) {
           "CUDNN_TENSOR_NCHW_VECT_C is for int8 types");
 }
 
-// cuDNN documents tensors of 4 to CUDNN_DIM_MAX dimensions.
+// cuDNN documents tensors of 4 to CUDNN_DIM_MAX dimensions, and of 3 for the states of RNNs.
 void CheckRank(int rank) {
-  Require(rank >= 4 && rank <= CUDNN_DIM_MAX, Fault::kNotSupported, "nbDims",
-          "is outside [4, CUDNN_DIM_MAX]");
+  Require(rank >= 3 && rank <= CUDNN_DIM_MAX, Fault::kNotSupported, "nbDims",
+          "is outside [3, CUDNN_DIM_MAX]");
 }
 
 size_t TypeBytes(cudnnDataType_t type) {

@@ -174,21 +174,24 @@ void SetDeviceCount(int count) {
 }  // namespace cuda_emulator
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  if (!Begin("cudaGetDeviceCount")) return Result(cudaErrorUnknown);
+  const Call call("cudaGetDeviceCount");
+  if (!call) return Result(cudaErrorUnknown);
   if (!count) return RefuseWith("cudaGetDeviceCount", "the result is null", cudaErrorInvalidValue);
   *count = DeviceCount();
   return *count == 0 ? Result(cudaErrorNoDevice) : cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  if (!Begin("cudaSetDevice")) return Result(cudaErrorUnknown);
+  const Call call("cudaSetDevice");
+  if (!call) return Result(cudaErrorUnknown);
   if (CheckDevice("cudaSetDevice", device) != cudaSuccess) return cudaErrorInvalidDevice;
   ThreadDevice() = device;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  if (!Begin("cudaGetDevice")) return Result(cudaErrorUnknown);
+  const Call call("cudaGetDevice");
+  if (!call) return Result(cudaErrorUnknown);
   if (!device) return RefuseWith("cudaGetDevice", "the result is null", cudaErrorInvalidValue);
   *device = ThreadDevice();
   return cudaSuccess;
@@ -196,7 +199,8 @@ cudaError_t cudaGetDevice(int* device) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   constexpr const char* kApi = "cudaGetDeviceProperties";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!prop) return RefuseWith(kApi, "the result is null", cudaErrorInvalidValue);
   if (CheckDevice(kApi, device) != cudaSuccess) return cudaErrorInvalidDevice;
   *prop = Properties(device);
@@ -205,7 +209,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device) {
   constexpr const char* kApi = "cudaDeviceGetAttribute";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!value) return RefuseWith(kApi, "the result is null", cudaErrorInvalidValue);
   if (CheckDevice(kApi, device) != cudaSuccess) return cudaErrorInvalidDevice;
   if (!Attribute(Properties(device), attr, value)) {
@@ -218,7 +223,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device) 
 cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
   constexpr const char* kApi = "cudaDeviceGetPCIBusId";
   constexpr int kLength = 13;  // domain:bus:device.function and the final null
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (CheckDevice(kApi, device) != cudaSuccess) return cudaErrorInvalidDevice;
   if (!pciBusId || len < kLength) {
     return RefuseWith(kApi, "no room for 13 characters", cudaErrorInvalidValue);
@@ -228,7 +234,8 @@ cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  if (!Begin("cudaDeviceGetStreamPriorityRange")) return Result(cudaErrorUnknown);
+  const Call call("cudaDeviceGetStreamPriorityRange");
+  if (!call) return Result(cudaErrorUnknown);
   if (leastPriority) *leastPriority = 0;
   if (greatestPriority) *greatestPriority = -5;
   return cudaSuccess;
@@ -236,7 +243,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPr
 
 cudaError_t cudaRuntimeGetVersion(int* runtimeVersion) {
   constexpr const char* kApi = "cudaRuntimeGetVersion";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!runtimeVersion) return RefuseWith(kApi, "the result is null", cudaErrorInvalidValue);
   *runtimeVersion = CUDART_VERSION;
   return cudaSuccess;
@@ -244,7 +252,8 @@ cudaError_t cudaRuntimeGetVersion(int* runtimeVersion) {
 
 cudaError_t cudaDriverGetVersion(int* driverVersion) {
   constexpr const char* kApi = "cudaDriverGetVersion";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!driverVersion) return RefuseWith(kApi, "the result is null", cudaErrorInvalidValue);
   *driverVersion = CUDART_VERSION;
   return cudaSuccess;

@@ -343,7 +343,8 @@ bool RunGrid(const char* name, dim3 grid, dim3 block, const std::function<void()
 void EnqueueKernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
                    const std::vector<KernelPointer>& pointers, std::function<void()> thread,
                    bool barriers) {
-  if (!Begin(name)) {
+  const Call call(name);
+  if (!call) {
     Result(cudaErrorLaunchOutOfResources);
     return;
   }

@@ -14,6 +14,8 @@ set(emulated_libraries
   cudnn_op_tensor.cc
   cudnn_pooling.cc
   cudnn_reduce.cc
+  cudnn_rnn.cc
+  cudnn_rnn_descriptor.cc
   cudnn_softmax.cc
   cudnn_tensor.cc
   library.cc

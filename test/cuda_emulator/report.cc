@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "state.h"
 #include "stream.h"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr int kExitStatus = 66;
 pid_t first_process = 0;
+std::atomic<bool> used{false};  // a process that calls nothing takes no address space either
 
 [[noreturn]] void BadEnvironment(const char* name, const char* text, const char* expected) {
   std::fprintf(stderr, "cuda emulator: %s: expected %s, found \"%s\"\n", name, expected, text);
@@ -100,7 +103,7 @@ std::vector<std::string> LeaksLocked(const Core& core) {
 }
 
 void AtExit() {
-  if (getpid() != first_process) return;  // a forked child has no stream threads
+  if (!used || getpid() != first_process) return;  // a forked child has no stream threads
   Drain();
   std::vector<std::string> leaks;
   size_t misuses = 0;
@@ -131,6 +134,7 @@ Core::Core() { ReadEnvironment(*this); }
 Core& TheCore() {
   static Core* const core = [] {
     const Hidden hidden;
+    used = true;
     return new Core;  // never destroyed: stream threads may outlive every static object
   }();
   return *core;
@@ -144,12 +148,25 @@ void ReadEnvironment(Core& core) {
   core.fail_at = NumberFromEnvironment("CUDA_EMULATOR_FAIL_AT", 0);
 }
 
+namespace {
+
+bool& InsideHere() {
+  static thread_local bool inside = false;
+  return inside;
+}
+
+}  // namespace
+
+Inside::Inside(bool inside) : before_(std::exchange(InsideHere(), inside)) {}
+Inside::~Inside() { InsideHere() = before_; }
+bool IsInside() { return InsideHere(); }
+
 bool& InOperation() {
   static thread_local bool in_operation = false;
   return in_operation;
 }
 
-bool Begin(const char* api) {
+bool Call::Begin(const char* api) {
   if (InOperation()) {
     Refuse(api, "called from a host function or another operation of a stream");
     return false;
@@ -224,6 +241,16 @@ uint64_t CallCount() {
   return TheCore().calls;
 }
 
+uint64_t HandleCount() {
+  const Lock lock;
+  return TheCore().handles_made;
+}
+
+uint64_t DrainCount() {
+  const Lock lock;
+  return TheCore().drains;
+}
+
 uint64_t SynchronizeCount() {
   const Lock lock;
   return TheCore().synchronizations;
@@ -234,6 +261,11 @@ void FailCall(uint64_t n) {
   Core& core = TheCore();
   core.fail_at = n == 0 ? 0 : core.calls + n;
   core.failed = false;
+}
+
+void FailDevice() {
+  const Lock lock;
+  TheCore().sticky = cudaErrorLaunchFailure;
 }
 
 bool CallFailed() {
@@ -250,7 +282,7 @@ void Reset() {
   core.failed = false;
   core.streams_made = 0;
   core.calls = 0;
-  core.synchronizations = 0;
+  core.synchronizations = core.drains = 0;
   core.misuses.clear();
   core.printed.clear();
   core.sticky = cudaSuccess;

@@ -58,7 +58,8 @@ cudaError_t FreeChecked(const char* api, void* pointer, bool pinned) {
 
 cudaError_t CreateStreamChecked(const char* api, cudaStream_t* stream, unsigned flags,
                                 int priority) {
-  if (!Begin(api)) return Result(cudaErrorUnknown);
+  const Call call(api);
+  if (!call) return Result(cudaErrorUnknown);
   if (!stream) return RefuseWith(api, "the result is null", cudaErrorInvalidValue);
   if (flags != cudaStreamNonBlocking) {
     return RefuseWith(api, "only cudaStreamNonBlocking streams: others wait for the default stream",
@@ -69,7 +70,8 @@ cudaError_t CreateStreamChecked(const char* api, cudaStream_t* stream, unsigned 
 }
 
 cudaError_t CreateEvent(const char* api, cudaEvent_t* event, unsigned flags) {
-  if (!Begin(api)) return Result(cudaErrorUnknown);
+  const Call call(api);
+  if (!call) return Result(cudaErrorUnknown);
   if (!event) return RefuseWith(api, "the result is null", cudaErrorInvalidValue);
   if (flags & ~unsigned{cudaEventBlockingSync | cudaEventDisableTiming}) {
     return RefuseWith(api, fmt::format("flags {:#x} are not emulated", flags),
@@ -92,13 +94,15 @@ std::shared_ptr<Record> CurrentRecord(cudaEvent_t event) {
   return event->record;
 }
 
-void CountSynchronization() {
+void CountSynchronization(bool drains) {
   const Lock lock;
   ++TheCore().synchronizations;
+  if (drains) ++TheCore().drains;
 }
 
 cudaError_t RefuseSynchronous(const char* api) {
-  if (!Begin(api)) return Result(cudaErrorUnknown);
+  const Call call(api);
+  if (!call) return Result(cudaErrorUnknown);
   return RefuseWith(api, "synchronous calls use the default stream: use the Async one",
                     cudaErrorInvalidValue);
 }
@@ -109,17 +113,20 @@ cudaError_t RefuseSynchronous(const char* api) {
 // ---- Memory ---------------------------------------------------------------------------------
 
 cudaError_t cudaMalloc(void** devPtr, size_t size) {
-  if (!Begin("cudaMalloc")) return Result(cudaErrorMemoryAllocation);
+  const Call call("cudaMalloc");
+  if (!call) return Result(cudaErrorMemoryAllocation);
   return Allocate("cudaMalloc", devPtr, size, false);
 }
 
 cudaError_t cudaMallocHost(void** ptr, size_t size) {
-  if (!Begin("cudaMallocHost")) return Result(cudaErrorMemoryAllocation);
+  const Call call("cudaMallocHost");
+  if (!call) return Result(cudaErrorMemoryAllocation);
   return Allocate("cudaMallocHost", ptr, size, true);
 }
 
 cudaError_t cudaHostAlloc(void** pHost, size_t size, unsigned flags) {
-  if (!Begin("cudaHostAlloc")) return Result(cudaErrorMemoryAllocation);
+  const Call call("cudaHostAlloc");
+  if (!call) return Result(cudaErrorMemoryAllocation);
   if (flags & ~unsigned{cudaHostAllocPortable}) {
     return RefuseWith("cudaHostAlloc", fmt::format("flags {:#x} are not emulated", flags),
                       cudaErrorInvalidValue);
@@ -128,19 +135,20 @@ cudaError_t cudaHostAlloc(void** pHost, size_t size, unsigned flags) {
 }
 
 cudaError_t cudaFree(void* devPtr) {
-  const bool fails = !Begin("cudaFree");
+  const Call call("cudaFree");
   const cudaError_t error = FreeChecked("cudaFree", devPtr, false);
-  return fails ? Result(cudaErrorUnknown) : error;
+  return !call ? Result(cudaErrorUnknown) : error;
 }
 
 cudaError_t cudaFreeHost(void* ptr) {
-  const bool fails = !Begin("cudaFreeHost");
+  const Call call("cudaFreeHost");
   const cudaError_t error = FreeChecked("cudaFreeHost", ptr, true);
-  return fails ? Result(cudaErrorUnknown) : error;
+  return !call ? Result(cudaErrorUnknown) : error;
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  if (!Begin("cudaMemGetInfo")) return Result(cudaErrorUnknown);
+  const Call call("cudaMemGetInfo");
+  if (!call) return Result(cudaErrorUnknown);
   if (!free || !total) {
     return RefuseWith("cudaMemGetInfo", "a result is null", cudaErrorInvalidValue);
   }
@@ -154,7 +162,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* ptr) {
   constexpr const char* kApi = "cudaPointerGetAttributes";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!attributes) return RefuseWith(kApi, "the result is null", cudaErrorInvalidValue);
   const Lock lock;
   *attributes = {};
@@ -181,7 +190,8 @@ cudaError_t cudaMemset(void*, int, size_t) { return RefuseSynchronous("cudaMemse
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   constexpr const char* kApi = "cudaMemcpyAsync";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (!to_device && !from_device) {
@@ -207,7 +217,8 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count, cudaMemcpy
 
 cudaError_t cudaMemsetAsync(void* devPtr, int value, size_t count, cudaStream_t stream) {
   constexpr const char* kApi = "cudaMemsetAsync";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (count == 0) {
     return CheckStream(kApi, stream) ? cudaSuccess : Result(cudaErrorInvalidResourceHandle);
   }
@@ -233,18 +244,19 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* pStream, unsigned flags, 
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const bool fails = !Begin("cudaStreamDestroy");
+  const Call call("cudaStreamDestroy");
   if (!CheckStream("cudaStreamDestroy", stream)) return Result(cudaErrorInvalidResourceHandle);
   ForgetHandle(stream, kStreamKind);
   DestroyStream(stream);
-  return fails ? Result(cudaErrorUnknown) : cudaSuccess;
+  return !call ? Result(cudaErrorUnknown) : cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   constexpr const char* kApi = "cudaStreamSynchronize";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!CheckStream(kApi, stream)) return Result(cudaErrorInvalidResourceHandle);
-  CountSynchronization();
+  CountSynchronization(true);
   const std::shared_ptr<Record> record = PushRecord(stream);
   WaitFor(record->target);
   Acquire(record.get());
@@ -253,8 +265,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   constexpr const char* kApi = "cudaStreamQuery";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!CheckStream(kApi, stream)) return Result(cudaErrorInvalidResourceHandle);
+  if (const cudaError_t failed = StickyError(); failed != cudaSuccess) return Result(failed);
   Target last = {stream, 0};
   {
     const Lock lock;
@@ -268,7 +282,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   constexpr const char* kApi = "cudaStreamWaitEvent";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!CheckStream(kApi, stream) || !CheckEvent(kApi, event)) {
     return Result(cudaErrorInvalidResourceHandle);
   }
@@ -286,7 +301,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {
   constexpr const char* kApi = "cudaLaunchHostFunc";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!fn) return RefuseWith(kApi, "the function is null", cudaErrorInvalidValue);
   Work work;
   work.kind = Operation::Kind::kHostFunction;
@@ -295,8 +311,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userD
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  if (!Begin("cudaDeviceSynchronize")) return Result(cudaErrorUnknown);
-  CountSynchronization();
+  const Call call("cudaDeviceSynchronize");
+  if (!call) return Result(cudaErrorUnknown);
+  CountSynchronization(true);
   SynchronizeAll(CurrentDevice());
   return Result(StickyError());
 }
@@ -312,15 +329,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  const bool fails = !Begin("cudaEventDestroy");
+  const Call call("cudaEventDestroy");
   if (!CheckEvent("cudaEventDestroy", event)) return Result(cudaErrorInvalidResourceHandle);
   ForgetHandle(event, kEventKind);
-  return fails ? Result(cudaErrorUnknown) : cudaSuccess;
+  return !call ? Result(cudaErrorUnknown) : cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   constexpr const char* kApi = "cudaEventRecord";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!CheckStream(kApi, stream) || !CheckEvent(kApi, event)) {
     return Result(cudaErrorInvalidResourceHandle);
   }
@@ -336,7 +354,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   constexpr const char* kApi = "cudaEventQuery";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!CheckEvent(kApi, event)) return Result(cudaErrorInvalidResourceHandle);
   const std::shared_ptr<Record> record = CurrentRecord(event);
   if (!record) return cudaSuccess;
@@ -347,9 +366,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   constexpr const char* kApi = "cudaEventSynchronize";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!CheckEvent(kApi, event)) return Result(cudaErrorInvalidResourceHandle);
-  CountSynchronization();
+  CountSynchronization(false);
   const std::shared_ptr<Record> record = CurrentRecord(event);
   if (!record) return cudaSuccess;
   WaitFor(record->target);
@@ -359,7 +379,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
   constexpr const char* kApi = "cudaEventElapsedTime";
-  if (!Begin(kApi)) return Result(cudaErrorUnknown);
+  const Call call(kApi);
+  if (!call) return Result(cudaErrorUnknown);
   if (!ms) return RefuseWith(kApi, "the result is null", cudaErrorInvalidValue);
   if (!CheckEvent(kApi, start) || !CheckEvent(kApi, end)) {
     return Result(cudaErrorInvalidResourceHandle);

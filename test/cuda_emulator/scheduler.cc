@@ -118,6 +118,7 @@ bool HostIdle(const Core& core, uint64_t activity, Clock::time_point since) {
 }
 
 void Pump() {
+  const Inside inside;
   const Hidden hidden;
   Core& core = TheCore();
   for (;;) {

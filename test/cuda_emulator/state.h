@@ -91,7 +91,8 @@ struct Core {
   uint64_t calls = 0;
   uint64_t fail_at = 0;
   bool failed = false;
-  uint64_t synchronizations = 0;
+  uint64_t synchronizations = 0;  ///< of these on all of a stream or device: drains
+  uint64_t drains = 0;
 };
 
 Core& TheCore();

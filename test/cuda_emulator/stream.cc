@@ -22,6 +22,12 @@ bool MayStart(const Core& core, const CUstream_st& stream) {
   return core.schedule.mode == Mode::kFree ? Ready(stream) : stream.go;
 }
 
+// An error of the device: its kernels are over, and host functions are not called any more.
+bool Failed() {
+  const Lock lock;
+  return TheCore().sticky != cudaSuccess;
+}
+
 void Execute(CUstream_st& stream, Operation& operation) {
   Acquire(&operation);
   InOperation() = true;
@@ -34,7 +40,11 @@ void Execute(CUstream_st& stream, Operation& operation) {
       DeclareWrite(range.data, range.bytes);
     }
   }
-  if (operation.work) operation.work();
+  const bool host_function = operation.kind == Operation::Kind::kHostFunction;
+  if (operation.work && !(host_function && Failed())) {
+    const Inside inside(!host_function);
+    operation.work();
+  }
   if (operation.kind == Operation::Kind::kRecord) {
     operation.record->time = std::chrono::steady_clock::now();
     Release(operation.record.get());
@@ -59,6 +69,7 @@ std::unique_ptr<Operation> Complete(Core& core, CUstream_st& stream) {
 }
 
 void Loop(const std::shared_ptr<CUstream_st>& stream) {
+  const Inside inside;
   Core& core = TheCore();
   for (;;) {
     Operation* operation = nullptr;

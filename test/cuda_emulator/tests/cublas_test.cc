@@ -104,6 +104,82 @@ TEST_CASE("a batched gemm steps by its strides, and 0 repeats an input") {
           CUBLAS_STATUS_INVALID_VALUE, "results overlap");
 }
 
+// Heads side by side in the rows of a packed matrix, as attention has them.
+TEST_CASE("a batched gemm takes matrices that interleave, and writes nothing between them") {
+  const Session session;
+  const Cublas cublas;
+  const int m = 3, n = 4, k = 2, batch = 3;
+  const int ld = 16;  // of all: three matrices side by side and a gap
+  const float alpha = 0.5F, beta = 2;
+  for (const auto transa : {CUBLAS_OP_N, CUBLAS_OP_T}) {
+    for (const auto transb : {CUBLAS_OP_N, CUBLAS_OP_T}) {
+      const int a_rows = transa == CUBLAS_OP_N ? m : k, b_rows = transb == CUBLAS_OP_N ? k : n;
+      const int a_columns = m + k - a_rows, b_columns = n + k - b_rows;
+      const auto a = Numbers(static_cast<size_t>(ld * a_columns), 1);
+      const auto b = Numbers(static_cast<size_t>(ld * b_columns), 2);
+      const auto c = Numbers(static_cast<size_t>(ld * n), 3);
+      const Buffer da(cublas.stream, a), db(cublas.stream, b), dc(cublas.stream, c);
+      Succeeds(cublasSgemmStridedBatched(cublas, transa, transb, m, n, k, &alpha, da.get(), ld,
+                                         a_rows, db.get(), ld, b_rows, &beta, dc.get(), ld, m,
+                                         batch));
+      std::vector<double> expected(c.begin(), c.end());
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+          for (int h = 0; h < batch; ++h) {
+            const std::vector<float> a_h(a.begin() + h * a_rows, a.end());
+            const std::vector<float> b_h(b.begin() + h * b_rows, b.end());
+            double sum = 0;
+            for (int l = 0; l < k; ++l) {
+              sum += static_cast<double>(At(a_h, i, l, ld, transa)) * At(b_h, l, j, ld, transb);
+            }
+            double& to = expected[static_cast<size_t>(h * m + i + j * ld)];
+            to = alpha * sum + beta * to;
+          }
+        }
+      }
+      Near(dc.Values(), expected, 1e-6);
+    }
+  }
+}
+
+TEST_CASE("a batched gemm whose matrices do not fit or share results is refused") {
+  const Session session;
+  const Cublas cublas;
+  const Buffer a(cublas.stream, Numbers(24, 1)), b(cublas.stream, Numbers(24, 2)),
+      c(cublas.stream, Numbers(24, 3));
+  struct Arguments {
+    int m = 2, lda = 2, ldb = 2, ldc = 2, batch = 6;
+    long long stride_a = 4, stride_b = 4, stride_c = 4;
+    float* c = nullptr;
+  };
+  const auto gemm = [&](const Arguments& v) {
+    return cublasSgemmStridedBatched(cublas, CUBLAS_OP_N, CUBLAS_OP_N, v.m, 2, 2, &kOne, a.get(),
+                                     v.lda, v.stride_a, b.get(), v.ldb, v.stride_b, &kZero,
+                                     v.c ? v.c : c.get(), v.ldc, v.stride_c, v.batch);
+  };
+  Succeeds(gemm({}));
+  Succeeds(gemm({.batch = 0}));
+  Succeeds(gemm({.stride_a = 1, .stride_b = 0}));  // inputs may share elements
+  Refuses(gemm({.batch = -1}), CUBLAS_STATUS_INVALID_VALUE, "batchCount is negative");
+  Refuses(gemm({.lda = 1}), CUBLAS_STATUS_INVALID_VALUE, "lda");
+  Refuses(gemm({.ldb = 1}), CUBLAS_STATUS_INVALID_VALUE, "ldb");
+  Refuses(gemm({.ldc = 1}), CUBLAS_STATUS_INVALID_VALUE, "ldc");
+  for (const long long stride : {1, 2, 3}) {
+    Refuses(gemm({.stride_c = stride}), CUBLAS_STATUS_INVALID_VALUE, "results overlap");
+  }
+  Succeeds(gemm({.ldc = 12, .batch = 6, .stride_c = 2}));  // side by side
+  Refuses(gemm({.ldc = 11, .batch = 6, .stride_c = 2}), CUBLAS_STATUS_INVALID_VALUE,
+          "results overlap");
+  Refuses(gemm({.stride_a = -4}), CUBLAS_STATUS_NOT_SUPPORTED, "negative");
+  Refuses(gemm({.c = a.get()}), CUBLAS_STATUS_INVALID_VALUE, "C overlaps A");
+  // The last matrix past the end.
+  for (const Arguments& v : {Arguments{.batch = 7}, Arguments{.stride_a = 5},
+                             Arguments{.stride_b = 5}, Arguments{.stride_c = 5}}) {
+    CHECK(gemm(v) == CUBLAS_STATUS_EXECUTION_FAILED);
+    Refused("cublasSgemmStridedBatched");
+  }
+}
+
 TEST_CASE("TF32 is used when both the caller and CUDA_EMULATOR_TF32 allow it") {
   const Session session;
   const Cublas cublas;

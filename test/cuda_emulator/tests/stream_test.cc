@@ -47,6 +47,35 @@ TEST_CASE("a stream runs its work in order, host functions too, in every mode") 
   }
 }
 
+TEST_CASE("work runs inside the emulator, and host functions and callers outside") {
+  for (const Schedule& schedule : AllSchedules()) {
+    const Session session(schedule);
+    const Stream stream;
+    bool inside = true;
+    const cudaHostFn_t look = [](void* to) { *static_cast<bool*>(to) = cuda_emulator::IsInside(); };
+    Succeeds(cudaLaunchHostFunc(stream, look, &inside));
+    CHECK_FALSE(cuda_emulator::IsInside());
+    stream.Wait();
+    CHECK_FALSE(inside);
+  }
+}
+
+TEST_CASE("waits for all of a stream or device are counted apart from those for an event") {
+  const Session session;
+  const Stream stream;
+  const uint64_t handles = cuda_emulator::HandleCount();
+  const Event event;
+  CHECK(cuda_emulator::HandleCount() == handles + 1);
+  Succeeds(cudaEventRecord(event, stream));
+  Succeeds(cudaEventSynchronize(event));
+  CHECK(cuda_emulator::SynchronizeCount() == 1);
+  CHECK(cuda_emulator::DrainCount() == 0);
+  stream.Wait();
+  Succeeds(cudaDeviceSynchronize());
+  CHECK(cuda_emulator::SynchronizeCount() == 3);
+  CHECK(cuda_emulator::DrainCount() == 2);
+}
+
 struct Signal {
   std::mutex mutex;
   std::condition_variable condition;

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_emulator/inside.h"
+
 namespace cuda_emulator {
 
 /// A pointer argument: must lie in a live device allocation, which then cannot be freed until the
@@ -54,6 +56,7 @@ template <typename... Parameters, typename... Arguments>
 void LaunchKernel(const char* name, bool barriers, void (*kernel)(Parameters...), dim3 grid,
                   dim3 block, cudaStream_t stream, Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "arguments do not fit the kernel");
+  const Inside inside;
   const std::tuple<Parameters...> given(static_cast<Parameters>(arguments)...);
   std::vector<KernelPointer> pointers;
   std::apply([&](const auto&... value) { (Describe(value, &pointers), ...); }, given);
