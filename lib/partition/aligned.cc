@@ -4,28 +4,20 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace pd {
-namespace {
-
-// Characters, not bytes: names are UTF-8.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-}  // namespace
-
 std::string Aligned(const std::vector<TableRow>& rows, size_t left) {
   std::vector<size_t> widths;
   for (const TableRow& row : rows) {
     widths.resize(std::max(widths.size(), row.size()), 0);
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], Width(row[c]));
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], DisplayWidth(row[c]));
   }
   std::string out;
   for (const TableRow& row : rows) {
     std::string line;
     for (size_t c = 0; c < row.size(); ++c) {
-      const std::string pad(widths[c] - Width(row[c]), ' ');
+      const std::string pad(widths[c] - DisplayWidth(row[c]), ' ');
       line += (c < left ? row[c] + pad : pad + row[c]) + "  ";
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -24,7 +24,7 @@ void CheckTotals(const std::vector<LayerCost>& layers) {
   for (const LayerCost& layer : layers) {
     ms += layer.compute_ms();
     bytes += static_cast<double>(layer.activation_bytes) +
-             static_cast<double>(layer.parameter_bytes) +
+             static_cast<double>(layer.weight_bytes()) +
              static_cast<double>(layer.stash_bytes.value_or(layer.activation_bytes)) +
              static_cast<double>(layer.workspace_bytes.value_or(0));
   }
@@ -54,7 +54,7 @@ CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
     layer.backward_ps = ToPs(cost.backward_ms);
     layer.update_ps = ToPs(cost.update_ms.value_or(0));
     layer.activation_bytes = cost.activation_bytes;
-    layer.parameter_bytes = cost.parameter_bytes;
+    layer.parameter_bytes = cost.weight_bytes();
     layer.stash_bytes = cost.stash_bytes.value_or(cost.activation_bytes);
     layer.scratch_bytes = 2 * cost.activation_bytes + cost.workspace_bytes.value_or(0);
     for (const std::string& input : cost.inputs) {
@@ -103,12 +103,22 @@ StageSums SumsOf(const CostGraph& graph, const std::vector<int>& layers, bool in
     for (const int producer : layer.producers) {
       if (inside[producer] || received[producer]) continue;
       received[producer] = true;
-      sums.in_bytes += graph.layers[producer].activation_bytes;
+      const CostGraph::Layer& source = graph.layers[producer];
+      sums.in_bytes += source.activation_bytes;
+      if (!source.needs_gradient) continue;
+      const int messages = GradientMessages(source, [&](int c) { return inside[c]; });
+      sums.in_gradient_bytes += messages * source.activation_bytes;
     }
     const bool sent = std::any_of(layer.consumers.begin(), layer.consumers.end(),
                                   [&](int consumer) { return !inside[consumer]; });
     if (sent) sums.out_bytes += layer.activation_bytes;
+    if (sent && layer.needs_gradient) sums.out_gradient_bytes += layer.activation_bytes;
   }
+  const auto up = [&](int l) { return *std::upper_bound(layers.begin(), layers.end(), l); };
+  const auto down = [&](int l) {
+    return *std::prev(std::lower_bound(layers.begin(), layers.end(), l));
+  };
+  FillAllReduce(graph, up, down, sums);
   return sums;
 }
 
@@ -132,7 +142,7 @@ CostRule CostRule::Of(CostModel model, const Cluster& cluster) {
   PD_REQUIRE(!cluster.levels.empty(), "cluster: expected a level, found none");
   for (const Cluster::Level& level : cluster.levels) {
     if (level.workers > 1)
-      rule.levels.push_back({level.workers, level.bandwidth_bytes_per_s / 1000});
+      rule.levels.push_back({level.workers, level.bandwidth_bytes_per_s / 1000, level.latency_ms});
   }
   if (rule.levels.empty()) {
     rule.levels.push_back({1, cluster.levels[0].bandwidth_bytes_per_s / 1000});
@@ -156,26 +166,54 @@ double CostRule::ComputePs(const StageSums& stage, int replicas, double speed,
   return RoundPs(static_cast<double>(forward + stage.backward_ps + updates) / (replicas * speed));
 }
 
-double CostRule::LinkPs(const StageSums& stage, int replicas, int together) const {
+double CostRule::LinkPs(const StageSums& stage, int replicas) const {
   // Over one denominator, so that one rounding is left.
-  const int64_t m = replicas, k = together;
+  const int64_t m = replicas;
   if (model == CostModel::kArxiv) {
     return RoundPs(kPsPerMs * static_cast<double>(4 * (m - 1) * stage.parameter_bytes) /
                    (bytes_per_ms * static_cast<double>(m * m)));
   }
-  const int64_t bytes =
-      k * (stage.in_bytes + stage.out_bytes) + 2 * (k - 1) * stage.parameter_bytes;
+  const int64_t tensors = std::max(stage.out_bytes + stage.in_gradient_bytes,
+                                   stage.in_bytes + stage.out_gradient_bytes);
+  const int64_t bytes = m * tensors + 2 * (m - 1) * stage.parameter_bytes;
   return RoundPs(kPsPerMs * static_cast<double>(bytes) /
-                 (bytes_per_ms * static_cast<double>(k * m)));
+                 (bytes_per_ms * static_cast<double>(m * m)));
 }
 
-double CostRule::WorkerLinkPs(const StageSums& stage, int first, int replicas) const {
-  if (!several_levels() || model == CostModel::kArxiv) return LinkPs(stage, replicas, replicas);
-  // The machine with the most replicas reduces the most.
-  const int machine = levels[0].workers;
-  const int head = std::min(replicas, machine - first % machine);
-  const int whole = replicas - head >= machine ? machine : (replicas - head) % machine;
-  return LinkPs(stage, replicas, std::max(head, whole));
+double CostRule::AllReduceBytes(const StageSums& stage, int first, int replicas, int u, int unit) {
+  const int64_t begin = std::max(first, u * unit);
+  const int64_t end = std::min(first + replicas, (u + 1) * unit);
+  // pd-train's replicas send each other their parts and results directly.
+  const int64_t here = std::max<int64_t>(0, end - begin), others = replicas - here;
+  return static_cast<double>(2 * here * others * stage.parameter_bytes) / replicas;
+}
+
+double CostRule::AllReducePs(const StageSums& stage, int first, int replicas, double speed,
+                             bool recompute) const {
+  if (model == CostModel::kArxiv || replicas == 1 || stage.parameter_bytes == 0) return 0;
+  double slowest = AllReduceBytes(stage, 0, replicas, 0, 1) / bytes_per_ms;
+  double latency = levels.empty() ? 0 : levels[0].latency_ms;
+  const int last = first + replicas - 1;
+  int unit = 1;
+  for (size_t level = 1; level < levels.size(); ++level) {
+    unit *= levels[level - 1].workers;
+    if (first / unit == last / unit) break;
+    latency = levels[level].latency_ms;
+    // Of the units in between all hold as many.
+    for (const int u : {first / unit, first / unit + 1, last / unit}) {
+      const double bytes = AllReduceBytes(stage, first, replicas, u, unit);
+      slowest = std::max(slowest, bytes / levels[level].bytes_per_ms);
+    }
+  }
+  const int64_t passes = (recompute ? 2 : 1) * stage.forward_ps + stage.last_update_ps;
+  const double share =
+      static_cast<double>(stage.last_bucket_bytes) / static_cast<double>(stage.parameter_bytes);
+  const auto round = [&](int64_t ready_ps, double reduced) {
+    return static_cast<double>(passes + ready_ps) / speed +
+           kPsPerMs * (reduced * slowest + 2 * latency);
+  };
+  return RoundPs(std::max(round(stage.first_ready_ps, 1), round(stage.last_ready_ps, share)) /
+                 replicas);
 }
 
 double CostRule::BorderPs(int64_t crossing_bytes) const {
@@ -189,11 +227,7 @@ double CostRule::ComputeMs(const StageSums& stage, int replicas, double speed,
 }
 
 double CostRule::LinkMs(const StageSums& stage, int replicas) const {
-  return LinkPs(stage, replicas, replicas) / kPsPerMs;
-}
-
-double CostRule::StageMs(const StageSums& stage, int replicas) const {
-  return std::max(ComputeMs(stage, replicas), LinkMs(stage, replicas));
+  return LinkPs(stage, replicas) / kPsPerMs;
 }
 
 double CostRule::BorderMs(int64_t crossing_bytes) const {

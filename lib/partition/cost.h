@@ -43,13 +43,44 @@ CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
 struct StageSums {
   int64_t forward_ps = 0, backward_ps = 0, update_ps = 0;
   int64_t parameter_bytes = 0, stash_bytes = 0;
-  int64_t in_bytes = 0;           ///< Tensors from stages before, each once.
-  int64_t out_bytes = 0;          ///< Tensors that stages after read, each once.
-  int64_t graph_input_bytes = 0;  ///< That it receives; stage 0 receives all and passes them on.
+  int64_t in_bytes = 0;            ///< Tensors from stages before, each once.
+  int64_t out_bytes = 0;           ///< Tensors that stages after read, each once.
+  int64_t in_gradient_bytes = 0;   ///< Gradients of the former as they are sent back: see below.
+  int64_t out_gradient_bytes = 0;  ///< Gradients of the latter, each once.
+  int64_t graph_input_bytes = 0;   ///< That it receives; stage 0 receives all and passes them on.
   int64_t largest_scratch_bytes = 0, largest_parameter_bytes = 0;
+  /// Of its all-reduce: when, in the backward pass, the first and the last bucket are ready; what
+  /// surely is in the last one, its first layer with weights or all.
+  int64_t first_ready_ps = 0, last_ready_ps = 0, last_bucket_bytes = 0, last_update_ps = 0;
 
   bool operator==(const StageSums&) const = default;
 };
+
+/// Fills the fields of the all-reduce from the others. `up(l)`, `down(l)`: the next higher, lower
+/// layer of the stage; from −1 and size().
+template <typename Up, typename Down>
+void FillAllReduce(const CostGraph& graph, const Up& up, const Down& down, StageSums& sums) {
+  constexpr int64_t kBucketBytes = 256 << 10;  // pipeline/stage_setup.cc: closes a bucket.
+  if (sums.parameter_bytes == 0) return;
+  const auto is_in_bucket = [&](int l) {
+    return graph.layers[l].parameter_bytes > 0 || graph.layers[l].update_ps > 0;
+  };
+  int front = up(-1);
+  sums.last_ready_ps = sums.backward_ps;
+  for (; !is_in_bucket(front); front = up(front)) {
+    sums.last_ready_ps -= graph.layers[front].backward_ps;
+  }
+  const CostGraph::Layer& last = graph.layers[front];
+  const bool single = sums.parameter_bytes - last.parameter_bytes < kBucketBytes;
+  sums.last_bucket_bytes = single ? sums.parameter_bytes : last.parameter_bytes;
+  sums.last_update_ps = single ? sums.update_ps : last.update_ps;
+  sums.first_ready_ps = single ? sums.last_ready_ps : 0;
+  int64_t bytes = 0;
+  for (int l = down(graph.size()); !single && bytes < kBucketBytes; l = down(l)) {
+    sums.first_ready_ps += graph.layers[l].backward_ps;
+    bytes += graph.layers[l].parameter_bytes;
+  }
+}
 
 /// The sums of any layers (distinct indices) as one stage. `input_stage`: it is stage 0 of its
 /// plan. Cost: O(N + edges of the layers).
@@ -66,22 +97,42 @@ enum class CostModel {
   kArxiv,
 };
 
+/// How many messages the stage that holds the layers for which `inside` is true sends back for
+/// layer `l`'s gradient, as stage/cut.h deals them: its consumers behind which all are in the stage
+/// as well together, others one each.
+template <typename Inside>
+int GradientMessages(const CostGraph::Layer& layer, const Inside& inside) {
+  int messages = 0;
+  bool run = true, summed = false;
+  for (auto c = layer.consumers.rbegin(); c != layer.consumers.rend(); ++c) {
+    const bool here = inside(*c);
+    run = run && here;
+    if (here && !(run && summed)) ++messages;
+    summed = run;
+  }
+  return messages;
+}
+
 /// Costs of stages and borders for one minibatch of the whole pipeline: whole picoseconds (_ps,
 /// kept in doubles, so that equal costs compare as equal), or the same in milliseconds (_ms).
 ///
 /// `runtime`: a replica computes T = Σ(forward + backward + update) for one of m minibatches, a
 /// stage that recomputes Σ(2·forward + backward + update); one of speed v needs T/v, and the stage,
-/// dealt evenly, is as slow as its slowest. A worker's link moves in each direction, in a round of
-/// m minibatches of which it runs one, in + out + 2(k − 1)/k·Σ|w_l|: it sends its outputs and the
-/// gradients of its inputs, and receives its inputs and the gradients of its outputs. A tensor
-/// counts once in its producer's stage, however many stages read it, and once in each of those. k:
-/// the stage's replicas on the same machine; m where there is one level. Labels, graph inputs and
-/// latency are free. Links of machines: links.h. `arxiv`: (1/m)·max(ΣT_l/v, 4(m − 1)Σ|w_l|/(m·B)),
-/// T_l without the update, and 2·a/B for a border that a bytes cross. Several levels: hierarchy.h.
+/// dealt evenly, is as slow as its slowest. In a round of m minibatches, of which it runs one, a
+/// worker's link carries 2(m − 1)/m·Σ|w_l| each way, and besides out: its outputs and the gradients
+/// of its inputs, in: its inputs and the gradients of its outputs. A tensor and its gradient count
+/// once in the producer's stage, however many stages read it; in each of those as often as they are
+/// sent. A round also takes, one after the other, the forward pass, the backward pass until the
+/// first bucket of gradients is ready, all their all-reduce over its slowest link with its two
+/// latencies, and the last bucket's update; or until the last bucket is ready and that one's.
+/// Labels and graph inputs are free. Links of machines: links.h. `arxiv`: (1/m)·max(ΣT_l/v, 4(m −
+/// 1)Σ|w_l|/(m·B)), T_l without the update, and 2·a/B for a border that a bytes cross. Several
+/// levels: hierarchy.h. For given stages on given workers no cost rises with bandwidth or speed,
+/// nor falls with latency.
 struct CostRule {
   struct Level {
     int workers = 1;  ///< Units of the level below (innermost: workers) joined by this level.
-    double bytes_per_ms = 0;
+    double bytes_per_ms = 0, latency_ms = 0;
   };
   CostModel model = CostModel::kRuntime;
   double bytes_per_ms = 0;          ///< The innermost level's.
@@ -96,18 +147,20 @@ struct CostRule {
   double SlowestSpeed(int first, int count) const;
 
   double ComputePs(const StageSums& stage, int replicas, double speed, bool recompute) const;
-  /// `together`: k above. `arxiv`: the synchronisation.
-  double LinkPs(const StageSums& stage, int replicas, int together) const;
-  /// The busiest of the links of workers [first, first + replicas).
-  double WorkerLinkPs(const StageSums& stage, int first, int replicas) const;
+  /// Of a worker's link; `arxiv`: the synchronisation.
+  double LinkPs(const StageSums& stage, int replicas) const;
+  /// `runtime`: a round with its all-reduce, on workers [first, first + replicas); 0 for one
+  /// replica. `speed`: their slowest.
+  double AllReducePs(const StageSums& stage, int first, int replicas, double speed,
+                     bool recompute) const;
+  /// Bytes of weights that pass one way a link of `unit` workers [u·unit, (u + 1)·unit) in a round.
+  static double AllReduceBytes(const StageSums& stage, int first, int replicas, int u, int unit);
   /// `runtime`: 0, borders are part of their stages.
   double BorderPs(int64_t crossing_bytes) const;
 
-  /// On one level.
   double ComputeMs(const StageSums& stage, int replicas, double speed = 1,
                    bool recompute = false) const;
   double LinkMs(const StageSums& stage, int replicas) const;
-  double StageMs(const StageSums& stage, int replicas) const;
   double BorderMs(int64_t crossing_bytes) const;
 };
 

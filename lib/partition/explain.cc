@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "partition/aligned.h"
 #include "partition/partition.h"
+#include "partition/replicas.h"
 
 namespace pd {
 namespace {
@@ -120,11 +121,12 @@ class Explainer {
 
   void Instead(const std::string& name, const Prediction& prediction, bool one_in_flight) {
     std::string why = prediction.bound.what;
-    // One minibatch after the other: the stages wait for each other.
-    if (one_in_flight && prediction.replicas.size() > 1) {
-      why =
-          fmt::format("one minibatch in flight: {} stages in turn",
-                      std::count(prediction.replicas.begin(), prediction.replicas.end(), '-') + 1);
+    // One minibatch after the other: stages that wait for gradients wait for each other.
+    const int waiting = one_in_flight ? prediction.stages_in_turn : 0;
+    if (waiting > 1) {
+      const int stages = static_cast<int>(ParseReplicas(prediction.replicas, "a plan").size());
+      why = fmt::format("one minibatch in flight: {}{} stages in turn", waiting,
+                        waiting < stages ? fmt::format(" of {}", stages) : "");
     } else if (prediction.minibatch_ms > 1.05 * prediction.bound.ms) {
       why += ", latency and waiting";
     }

@@ -138,6 +138,7 @@ Ideals::Ideal Ideals::Describe(const Bits& bits) const {
   for (int l = 0; l < graph_.size(); ++l) {
     if (!Get(bits, l)) continue;
     const CostGraph::Layer& layer = graph_.layers[l];
+    if (l == ideal.layers && ideal.shared == l) ++ideal.shared;
     ++ideal.layers;
     ideal.last = l;
     ideal.forward_ps += layer.forward_ps;
@@ -150,6 +151,7 @@ Ideals::Ideal Ideals::Describe(const Bits& bits) const {
     if (!crosses) continue;
     ideal.boundary.push_back(l);
     ideal.crossing_bytes += layer.activation_bytes;
+    if (layer.needs_gradient) ideal.crossing_gradient_bytes += layer.activation_bytes;
   }
   return ideal;
 }
@@ -171,17 +173,18 @@ std::vector<int> Ideals::LayersBetween(int i, int j) const {
   return layers;
 }
 
-StageSums Ideals::Between(int i, int j, bool largest) const {
-  const Ideal &a = ideals_[i], &b = ideals_[j];
-  StageSums sums;
-  sums.forward_ps = b.forward_ps - a.forward_ps;
-  sums.backward_ps = b.backward_ps - a.backward_ps;
-  sums.update_ps = b.update_ps - a.update_ps;
-  sums.parameter_bytes = b.parameter_bytes - a.parameter_bytes;
-  sums.stash_bytes = b.stash_bytes - a.stash_bytes;
-  sums.out_bytes = b.crossing_bytes;
-  // What enters i's border is read by the stage, or by stages after it, or both.
-  for (const int l : a.boundary) {
+// What enters i's border is read by the stage, or by stages after it, or both.
+void Ideals::AddBorder(int i, int j, StageSums& sums) const {
+  if (IsPrefix(i) && IsPrefix(j)) {
+    if (row_.from != i) FillRow(i);
+    const Border& border = row_.borders[static_cast<size_t>(ideals_[j].layers)];
+    sums.in_bytes += border.in;
+    sums.in_gradient_bytes += border.in_gradient;
+    sums.out_bytes -= border.passing;
+    sums.out_gradient_bytes -= border.passing_gradient;
+    return;
+  }
+  for (const int l : ideals_[i].boundary) {
     const CostGraph::Layer& layer = graph_.layers[l];
     bool read = false, passes = false;
     for (const int consumer : layer.consumers) {
@@ -194,9 +197,74 @@ StageSums Ideals::Between(int i, int j, bool largest) const {
     }
     if (read) sums.in_bytes += layer.activation_bytes;
     if (passes) sums.out_bytes -= layer.activation_bytes;
+    if (!layer.needs_gradient) continue;
+    if (passes) sums.out_gradient_bytes -= layer.activation_bytes;
+    if (!read) continue;
+    const int messages = GradientMessages(
+        layer, [&](int consumer) { return Has(j, consumer) && !Has(i, consumer); });
+    sums.in_gradient_bytes += messages * layer.activation_bytes;
   }
-  if (!largest) return sums;
+}
+
+// AddBorder of the first layers of the order, for each number of them: each reader of a tensor of
+// the border changes what those from it on have.
+void Ideals::FillRow(int i) const {
+  row_.from = i;
+  row_.borders.assign(static_cast<size_t>(graph_.size()) + 1, {});
+  for (const int l : ideals_[i].boundary) {
+    const CostGraph::Layer& layer = graph_.layers[l];
+    const int64_t bytes = layer.activation_bytes;
+    const int64_t gradient = layer.needs_gradient ? bytes : 0;
+    const std::vector<int>& readers = layer.consumers;
+    const auto first = std::lower_bound(readers.begin(), readers.end(), ideals_[i].layers);
+    row_.borders[0].passing += bytes;
+    row_.borders[0].passing_gradient += gradient;
+    row_.borders[static_cast<size_t>(*first) + 1].in += bytes;
+    for (auto reader = first; std::next(reader) != readers.end(); ++reader) {
+      row_.borders[static_cast<size_t>(*reader) + 1].in_gradient += gradient;
+    }
+    Border& last = row_.borders[static_cast<size_t>(readers.back()) + 1];
+    last.passing -= bytes;
+    last.passing_gradient -= gradient;
+    last.in_gradient -= gradient * (std::prev(readers.end()) - first - 1);  // One sum.
+  }
+  for (size_t n = 1; n < row_.borders.size(); ++n) {
+    const Border& before = row_.borders[n - 1];
+    Border& border = row_.borders[n];
+    border.in += before.in;
+    border.in_gradient += before.in_gradient;
+    border.passing += before.passing;
+    border.passing_gradient += before.passing_gradient;
+  }
+}
+
+StageSums Ideals::Between(int i, int j, bool largest) const {
+  const Ideal &a = ideals_[i], &b = ideals_[j];
+  StageSums sums;
+  sums.forward_ps = b.forward_ps - a.forward_ps;
+  sums.backward_ps = b.backward_ps - a.backward_ps;
+  sums.update_ps = b.update_ps - a.update_ps;
+  sums.parameter_bytes = b.parameter_bytes - a.parameter_bytes;
+  sums.stash_bytes = b.stash_bytes - a.stash_bytes;
+  sums.out_bytes = b.crossing_bytes;
+  sums.out_gradient_bytes = b.crossing_gradient_bytes;
+  AddBorder(i, j, sums);
   const auto inside = [&](int l) { return Has(j, l) && !Has(i, l); };
+  const auto up = [&](int l) {
+    do ++l;
+    while (!inside(l));
+    return l;
+  };
+  const auto down = [&](int l) {
+    do --l;
+    while (!inside(l));
+    return l;
+  };
+  // Layers below a.shared are in both, above b.last in none.
+  FillAllReduce(
+      graph_, [&](int l) { return up(std::max(l, a.shared - 1)); },
+      [&](int l) { return down(std::min(l, b.last + 1)); }, sums);
+  if (!largest) return sums;
   sums.largest_scratch_bytes =
       graph_.layers[*std::find_if(by_scratch_.begin(), by_scratch_.end(), inside)].scratch_bytes;
   sums.largest_parameter_bytes =

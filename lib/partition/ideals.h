@@ -47,12 +47,23 @@ class Ideals {
   struct Ideal {
     std::vector<uint64_t> bits;
     int layers = 0, last = -1;  // how many, and the highest
+    int shared = 0;             // layers below are all in it
     int64_t forward_ps = 0, backward_ps = 0, update_ps = 0, parameter_bytes = 0, stash_bytes = 0;
-    int64_t crossing_bytes = 0;
+    int64_t crossing_bytes = 0, crossing_gradient_bytes = 0;
     std::vector<int> boundary;
   };
   using Bits = std::vector<uint64_t>;
 
+  struct Border {  // What a stage takes, and lets pass, of the tensors that enter it.
+    int64_t in = 0, in_gradient = 0, passing = 0, passing_gradient = 0;
+  };
+  struct Row {
+    int from = -1;
+    std::vector<Border> borders;  // by number of layers
+  };
+
+  void AddBorder(int i, int j, StageSums& sums) const;
+  void FillRow(int i) const;
   bool FindAll(int most, std::vector<Bits>& found) const;
   void FindSome(int most, std::vector<Bits>& found) const;
   Ideal Describe(const Bits& bits) const;
@@ -63,6 +74,7 @@ class Ideals {
   std::vector<Ideal> ideals_;
   std::vector<std::vector<int>> readers_;        // of each graph input
   std::vector<int> by_scratch_, by_parameters_;  // layers, the largest first
+  mutable Row row_;                              // The last one asked for.
 };
 
 }  // namespace pd

@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "partition/depth.h"
 #include "partition/links.h"
+#include "partition/replicas.h"
 
 namespace pd {
 namespace {
 
-constexpr int64_t kMostWork = 4'000'000;  // Events and actions of all simulations of depths.
+constexpr int64_t kMostWork = 2'000'000;  // Events and actions of all simulations of depths.
 constexpr int kMostDepth = 16384;
 
 std::string NameOfCost(const ResourceCost& cost) {
@@ -19,11 +21,20 @@ std::string NameOfCost(const ResourceCost& cost) {
     case ResourceCost::Kind::kCompute:
       return fmt::format("compute of stage {}", cost.stage);
     case ResourceCost::Kind::kLink:
+    case ResourceCost::Kind::kAllReduce:
       return fmt::format("synchronisation of stage {}", cost.stage);
     case ResourceCost::Kind::kBorder:
       return fmt::format("the border between stages {} and {}", cost.stage, cost.stage + 1);
   }
   return "";
+}
+
+int StagesInTurn(const SimulatedPipeline& pipeline) {
+  std::set<int> waiting = {static_cast<int>(pipeline.stages.size()) - 1};
+  for (const auto& message : pipeline.messages) {
+    if (message.gradient) waiting.insert(message.to);
+  }
+  return static_cast<int>(waiting.size());
 }
 
 }  // namespace
@@ -43,11 +54,9 @@ int Judge::Workers(const std::vector<StageChoice>& stages) {
 }
 
 std::string Judge::Replicas(const std::vector<StageChoice>& stages) {
-  std::string text;
-  for (const StageChoice& stage : stages) {
-    text += fmt::format("{}{}", text.empty() ? "" : "-", stage.replicas);
-  }
-  return text;
+  std::vector<int> replicas;
+  for (const StageChoice& stage : stages) replicas.push_back(stage.replicas);
+  return FormatReplicas(replicas);
 }
 
 StageSums Judge::Sums(const StageChoice& stage) const {
@@ -128,6 +137,7 @@ Judge::Verdict Judge::Of(const std::vector<StageChoice>& stages, double bottlene
         busiest.ms,
         Simulate(options_.schedule, ShapeOf(stages, verdict.depths), pipeline).minibatch_ms);
   }
+  if (one_in_flight) prediction.stages_in_turn = StagesInTurn(pipeline);
   prediction.samples_per_s = static_cast<double>(batch_size_) * 1000 / prediction.minibatch_ms;
   for (size_t s = 0; s < stages.size(); ++s) {
     const int64_t need = Memory(stages[s]).Bytes(verdict.depths[s]);

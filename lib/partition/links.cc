@@ -28,12 +28,12 @@ LinkLoads::LinkLoads(const CostGraph& graph, const CostRule& rule, int workers)
 }
 
 void LinkLoads::Push(Stage stage) {
-  for (const int l : stage.layers) stage_of_[l] = static_cast<int>(stages_.size());
+  for (const int l : stage.tensors->layers) stage_of_[l] = static_cast<int>(stages_.size());
   stages_.push_back(std::move(stage));
 }
 
 void LinkLoads::Pop() {
-  for (const int l : stages_.back().layers) stage_of_[l] = -1;
+  for (const int l : stages_.back().tensors->layers) stage_of_[l] = -1;
   stages_.pop_back();
 }
 
@@ -41,6 +41,10 @@ void LinkLoads::Pop() {
 // in one of lcm minibatches where i ≡ j mod gcd, else never.
 double LinkLoads::Together(const Stage& a, const Stage& b, int begin, int end) const {
   const int gcd = std::gcd(a.replicas, b.replicas);
+  if (gcd == 1) {
+    return static_cast<double>(int64_t{Inside(a, begin, end)} * Inside(b, begin, end)) /
+           static_cast<double>(int64_t{a.replicas} * b.replicas);
+  }
   const auto count = [&](const Stage& stage) {
     std::vector<int64_t> residues(static_cast<size_t>(gcd), 0);
     const int from = std::max(begin, stage.first_worker);
@@ -58,25 +62,24 @@ double LinkLoads::Together(const Stage& a, const Stage& b, int begin, int end) c
 double LinkLoads::Bytes(int level, int index, int next_worker) const {
   const int begin = index * units_[level];
   const int end = std::min(workers_, begin + units_[level]);
-  const int parent =
-      units_[level] * (rule_.levels.empty() ? workers_ : rule_.levels[level].workers);
-  double bytes = 0;
+  double out = 0, in = 0;
   for (const Stage& stage : stages_) {
     const int here = Inside(stage, begin, end);
     if (here == 0) continue;
     const double m = stage.replicas, share = here / m;
-    const int first = std::max(stage.first_worker, begin / parent * parent);
-    const int last =
-        std::min(stage.first_worker + stage.replicas, (begin / parent + 1) * parent) - 1;
-    const double units = last / units_[level] - first / units_[level] + 1;
-    bytes += 2 * (units - 1) / units * static_cast<double>(stage.parameter_bytes) / m;
-    for (const int l : stage.inputs) {
+    const double weights = CostRule::AllReduceBytes(stage.tensors->sums, stage.first_worker,
+                                                    stage.replicas, index, units_[level]);
+    out += weights / m;
+    in += weights / m;
+    for (const auto& [l, gradients] : stage.tensors->inputs) {
       const Stage& producer = stages_[stage_of_[l]];
       double crossing = share;
       if (Inside(producer, begin, end) > 0) crossing -= Together(producer, stage, begin, end);
-      bytes += crossing * static_cast<double>(graph_.layers[l].activation_bytes);
+      crossing *= static_cast<double>(graph_.layers[l].activation_bytes);
+      in += crossing;
+      out += crossing * gradients;
     }
-    for (const int l : stage.outputs) {
+    for (const int l : stage.tensors->outputs) {
       int reader = 0;
       bool pending = false;
       for (const int consumer : graph_.layers[l].consumers) {
@@ -89,10 +92,12 @@ double LinkLoads::Bytes(int level, int index, int next_worker) const {
       } else if (Inside(stages_[reader], begin, end) > 0) {
         crossing -= Together(stage, stages_[reader], begin, end);
       }
-      bytes += crossing * static_cast<double>(graph_.layers[l].activation_bytes);
+      crossing *= static_cast<double>(graph_.layers[l].activation_bytes);
+      out += crossing;
+      if (graph_.layers[l].needs_gradient) in += crossing;
     }
   }
-  return bytes;
+  return std::max(out, in);
 }
 
 double LinkLoads::Ps(int level, int index, int next_worker) const {
@@ -134,27 +139,34 @@ std::vector<ResourceCost> ResourceCosts(const CostGraph& graph,
     const StageChoice& stage = stages[s];
     const StageSums sums = SumsOf(graph, stage.layers, s == 0);
     const int first = stage.first_worker, m = stage.replicas;
-    LinkLoads::Stage load{first, m, stage.layers, {}, {}, sums.parameter_bytes};
+    const auto load = std::make_shared<LinkLoads::Tensors>();
+    load->layers = stage.layers;
+    load->sums = sums;
     std::vector<bool> inside(before.size(), false), received(before.size(), false);
     for (const int l : stage.layers) inside[l] = true;
     for (const int l : stage.layers) {
       const CostGraph::Layer& layer = graph.layers[l];
       for (const int producer : layer.producers) {
-        if (!inside[producer] && !received[producer]) load.inputs.push_back(producer);
+        if (inside[producer] || received[producer]) continue;
         received[producer] = true;
+        load->inputs.push_back(InputOf(graph, producer, [&](int c) { return inside[c]; }));
       }
       const bool sent = std::any_of(layer.consumers.begin(), layer.consumers.end(),
                                     [&](int consumer) { return !inside[consumer]; });
-      if (sent) load.outputs.push_back(l);
+      if (sent) load->outputs.push_back(l);
       before[l] = true;
     }
-    add(ResourceCost::Kind::kCompute, s, 0, 0,
-        rule.ComputePs(sums, m, rule.SlowestSpeed(first, m), stage.recompute));
-    add(ResourceCost::Kind::kLink, s, 0, 0, rule.WorkerLinkPs(sums, first, m));
+    const double speed = rule.SlowestSpeed(first, m);
+    add(ResourceCost::Kind::kCompute, s, 0, 0, rule.ComputePs(sums, m, speed, stage.recompute));
+    add(ResourceCost::Kind::kLink, s, 0, 0, rule.LinkPs(sums, m));
+    if (rule.model == CostModel::kRuntime) {
+      add(ResourceCost::Kind::kAllReduce, s, 0, 0,
+          rule.AllReducePs(sums, first, m, speed, stage.recompute));
+    }
     if (rule.model == CostModel::kArxiv && s + 1 < stages.size()) {
       add(ResourceCost::Kind::kBorder, s, 0, 0, rule.BorderPs(CrossingBytes(graph, before)));
     }
-    loads.Push(std::move(load));
+    loads.Push({first, m, load});
   }
   if (rule.model == CostModel::kArxiv) return costs;
   for (int level = 1; level < loads.levels(); ++level) {

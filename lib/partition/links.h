@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,27 +17,31 @@ namespace pd {
 /// Minibatch b is dealt to replica b mod r of each stage, which says how often the replicas of two
 /// stages that work on the same minibatch stand on the same machine.
 ///
-/// Bytes through a link in one direction, for one minibatch in the mean (the other direction has as
-/// many: outputs and gradients of inputs against inputs and gradients of outputs):
-/// - a tensor once in its producer's unit (worker, machine, …), in the share of minibatches in
-/// which
-///   some stage that reads it works outside the unit;
-/// - once in each consuming stage's unit, in the share of minibatches in which its producer works
-///   outside the unit;
-/// - an all-reduce of m replicas 2(c − 1)/c·Σ|w_l|/m, c the number of units of the link's level, in
-///   the link's parent, that hold a replica: inside a machine k replicas reduce first, then p
-///   machines, …. Replicas need not be spread evenly: c and p are then those of the link's own
-///   machine and rack.
+/// Bytes through a link in one direction, for one minibatch in the mean:
+/// - a tensor out of its producer's unit (worker, machine, …) once, in the share of minibatches in
+///   which some stage that reads it works outside the unit, and its gradient into it likewise;
+/// - a tensor into the unit of each stage that reads it, in the share of minibatches in which its
+///   producer works outside the unit, and its gradients out of it, as many as that stage sends;
+/// - an all-reduce of m replicas, k of them in the unit, 2k(m − k)/m·Σ|w_l|/m: pd-train's replicas
+///   send each other what they owe directly. A ring, or machines that reduce inside first, would
+///   move 2(p − 1)/p·Σ|w_l|/m on p machines.
 /// Stages stand on ascending workers, so of all stages that read a tensor only the last decides
 /// whether it leaves its producer's unit.
 class LinkLoads {
  public:
+  struct Tensors {  // of a stage
+    std::vector<int> layers;
+    struct Input {
+      int producer = 0;
+      int gradients = 0;  ///< That it sends back; see GradientMessages.
+    };
+    std::vector<Input> inputs;  ///< Tensors that it receives.
+    std::vector<int> outputs;   ///< Producers of the tensors that it sends.
+    StageSums sums;
+  };
   struct Stage {
     int first_worker = 0, replicas = 1;
-    std::vector<int> layers;
-    std::vector<int> inputs;   ///< Producers of the tensors that it receives.
-    std::vector<int> outputs;  ///< Producers of the tensors that it sends.
-    int64_t parameter_bytes = 0;
+    std::shared_ptr<const Tensors> tensors;
   };
 
   LinkLoads(const CostGraph& graph, const CostRule& rule, int workers);
@@ -58,7 +63,7 @@ class LinkLoads {
 
  private:
   double Together(const Stage& a, const Stage& b, int begin, int end) const;
-  double Bytes(int level, int index, int next_worker) const;
+  double Bytes(int level, int index, int next_worker) const;  // of the busier direction
 
   const CostGraph& graph_;
   const CostRule& rule_;
@@ -68,9 +73,16 @@ class LinkLoads {
   std::vector<int> stage_of_;  // of each layer, -1 before it is pushed
 };
 
+/// The layer `producer` as an input of the stage that holds the layers for which `inside` is true.
+template <typename Inside>
+LinkLoads::Tensors::Input InputOf(const CostGraph& graph, int producer, const Inside& inside) {
+  const CostGraph::Layer& layer = graph.layers[producer];
+  return {producer, layer.needs_gradient ? GradientMessages(layer, inside) : 0};
+}
+
 /// What bounds the period of a plan.
 struct ResourceCost {
-  enum class Kind { kCompute, kLink, kBorder };
+  enum class Kind { kCompute, kLink, kAllReduce, kBorder };
   Kind kind = Kind::kCompute;
   int stage = 0;  ///< kLink of level ≥ 1: the first stage that uses it; kBorder: the one before it.
   int level = 0;  ///< kLink.

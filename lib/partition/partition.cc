@@ -9,9 +9,11 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "model/model.h"
 #include "partition/judge.h"
@@ -85,8 +87,8 @@ class Planner {
     PD_REQUIRE(options.replicas.empty() || options.strategy == Strategy::kAuto,
                "--replicas: expected none beside a --strategy other than auto");
     const int needed = std::accumulate(options.replicas.begin(), options.replicas.end(), 0);
-    PD_REQUIRE(needed <= workers_, "--replicas: expected at most {} workers in all, found {}",
-               workers_, needed);
+    PD_REQUIRE(needed <= workers_, "--replicas: expected at most {} in all, found {}",
+               Counted(workers_, "worker"), needed);
     PD_REQUIRE(options.cut_after.empty() || options.strategy != Strategy::kDataParallel,
                "--cut-after: expected none beside --strategy data-parallel, found \"{}\"",
                options.cut_after.empty() ? "" : options.cut_after[0]);
@@ -94,7 +96,8 @@ class Planner {
 
   PartitionResult Run() {
     PartitionResult result;
-    Say(fmt::format("searching the best plan of {} layers on {} workers", graph_.size(), workers_));
+    Say(fmt::format("searching the best plan of {} on {}", Counted(graph_.size(), "layer"),
+                    Counted(workers_, "worker")));
     const bool one_in_flight = options_.strategy == Strategy::kModelParallel;
     const SearchResult found = Choose();
     Say("simulating the best plan");
@@ -104,13 +107,8 @@ class Planner {
     result.lower_bound_ms = found.lower_bound_ms;
     result.bottleneck_ms = found.bottleneck_ms;
     if (options_.strategy == Strategy::kAuto && rule_.model == CostModel::kRuntime) {
-      ForEachRival([&](const std::vector<StageChoice>& rival) {
-        if (!MayBeBetter(rival, best)) return;
-        Judge::Verdict verdict = judge_.Of(rival, 0, false);
-        if (!IsBetter(verdict, best)) return;
-        best = std::move(verdict);
-        result.bottleneck_ms = BottleneckMs(best.stages);
-      });
+      best = FastestOf(std::move(best));
+      result.bottleneck_ms = BottleneckMs(best.stages);
     }
     Describe(best, result);
     return result;
@@ -184,84 +182,97 @@ class Planner {
     if (auto found = FindBestPlan(graph_, search)) return *found;
     const int64_t least = SmallestMemory(graph_, search);
     PD_REQUIRE(least < std::numeric_limits<int64_t>::max(),
-               "--cut-after, --replicas: no plan of {} layers on {} workers has these cuts and "
-               "replicas",
-               graph_.size(), workers_);
+               "--cut-after, --replicas: no plan of {} on {} has these cuts and replicas",
+               Counted(graph_.size(), "layer"), Counted(workers_, "worker"));
     search.memory_bytes = least;
     const auto tight = FindBestPlan(graph_, search);
     PD_CHECK(tight.has_value(), "no plan within {} bytes", least);
     FailMemory(tight->stages, least, search.one_in_flight);
   }
 
-  // What the simulation compares with the search's optimum, which a bound has chosen: data
-  // parallelism, the best plans on slower links, the best straight plan, the best plans on fewer
-  // workers, one worker. Slower links, because the bound lets transfers overlap with all
-  // computation, but an all-reduce only overlaps with its stage's backward pass; and for links of
-  // machines, because pd-train's all-reduce sends over them what each worker owes other machines,
-  // where the bound counts one share a machine.
+  // What the simulation compares with the search's optimum: data parallelism, the best plans, the
+  // best on slower links, and the best straight ones, each on every number of workers. Slower
+  // links, because the cost lets messages overlap with everything, which takes more of faster ones.
+  // Fewer workers, so that all that could be taken for fewer workers can be taken for more. Rivals
+  // with a larger cost than the shortest period so far, `fastest_ms`, are left out by the searches.
   template <typename Use>
-  void ForEachRival(const Use& use) const {
-    const auto add = [&](const SearchOptions& search) {
-      if (auto found = FindBestPlan(graph_, search)) use(found->stages);
-    };
+  void ForEachRival(const double& fastest_ms, const Use& use) const {
     const bool free = cut_after_.empty() && options_.replicas.empty();
-    if (free) use(Whole(0, workers_));
-    Say("comparing with other plans");
-    constexpr int64_t kLong = 100'000;  // layers · workers, beyond which a search takes long
-    const bool quick = int64_t{graph_.size()} * workers_ <= kLong;
-    for (const double slower : {1.5, 2.0, 3.0}) {
-      if (!quick) break;
-      SearchOptions search = Search(/*replicate=*/true, /*one_in_flight=*/false);
-      search.rule.bytes_per_ms /= slower;
-      int unit = 1;
-      for (CostRule::Level& level : search.rule.levels) {
-        level.bytes_per_ms /= slower * unit;
-        unit *= level.workers;
-      }
-      add(search);
-    }
-    if (options_.replicas.empty()) {
-      if (straight_ && free && !options_.cluster.memory_bytes) {
-        use(*straight_);
-      } else {
-        add(Search(/*replicate=*/false, /*one_in_flight=*/false));
-      }
-      for (const int workers : FewerWorkers()) {
-        SearchOptions search = Search(/*replicate=*/true, /*one_in_flight=*/false);
-        search.max_workers = workers;
-        add(search);
-      }
-    }
     if (free) use(OneWorker());
+    const std::vector<int> numbers = NumbersOfWorkers();
+    for (const int n : numbers) {
+      if (free) use(Whole(0, n));
+    }
+    Say("comparing with other plans");
+    const SearchOptions full = Search(/*replicate=*/true, /*one_in_flight=*/false);
+    const SearchOptions straight = Search(/*replicate=*/false, /*one_in_flight=*/false);
+    const auto find = [&](SearchOptions search, double slower) {
+      search.max_steps = kRivalSteps;
+      search.rule.bytes_per_ms /= slower;
+      for (CostRule::Level& level : search.rule.levels) level.bytes_per_ms /= slower;
+      search.most_ms = slower * fastest_ms * (1 + kNothing);
+      if (AreWorkersAlike(search) && IsQuick()) {
+        for (const auto& stages : FindPlansByWorkers(graph_, search)) use(stages);
+        return;
+      }
+      for (const int n : IsQuick() ? numbers : std::vector<int>{workers_}) {
+        search.max_workers = n;
+        if (auto found = FindBestPlan(graph_, search)) use(found->stages);
+      }
+    };
+    if (options_.replicas.empty()) find(straight, 1);
+    find(full, 1.5);
+    if (!IsQuick()) return;
+    find(full, 1);
+    find(full, 2);
+    find(full, 3);
   }
 
-  // Every smaller number where that is quick, else halves.
-  std::vector<int> FewerWorkers() const {
+  // Whether there is time for all rivals: layers · workers.
+  bool IsQuick() const { return int64_t{graph_.size()} * workers_ <= 4'000; }
+
+  // On which rivals are looked for: whole machines, and where workers are not alike and many,
+  // halves.
+  std::vector<int> NumbersOfWorkers() const {
+    if (!options_.replicas.empty()) return {workers_};
     constexpr int kFew = 8;
-    constexpr int64_t kQuick = 20'000'000;  // layers² · workers²
     std::vector<int> numbers;
-    const int64_t size = int64_t{graph_.size()} * workers_;
-    for (int n = workers_ - 1; n > 1 && workers_ <= kFew; --n) numbers.push_back(n);
-    for (int n = workers_ / 2; n > 1 && workers_ > kFew && size * size <= kQuick; n /= 2) {
-      numbers.push_back(n);
+    int unit = 1;
+    for (size_t level = 0; level + 1 < rule_.levels.size(); ++level) {
+      unit *= rule_.levels[level].workers;
     }
+    const int units = workers_ / unit;
+    const bool alike = AreWorkersAlike(Search(/*replicate=*/true, /*one_in_flight=*/false));
+    for (int u = units; u >= 1; u = alike || u <= kFew ? u - 1 : (u + 1) / 2) {
+      numbers.push_back(u * unit);
+    }
+    std::reverse(numbers.begin(), numbers.end());
     return numbers;
   }
 
-  static constexpr double kRounding = 1e-9, kNothing = 1e-3;
+  static constexpr double kRounding = 1e-9 /* ms */, kNothing = 1e-3;
+  static constexpr int64_t kRivalSteps = 250'000;
 
-  bool MayBeBetter(const std::vector<StageChoice>& rival, const Judge::Verdict& best) const {
-    return rival != best.stages &&
-           judge_.BoundMs(rival) <= best.prediction.minibatch_ms * (1 + kNothing);
-  }
-
-  // Faster, or on fewer workers and slower by nothing that counts.
-  static bool IsBetter(const Judge::Verdict& rival, const Judge::Verdict& best) {
-    const double ms = rival.prediction.minibatch_ms, best_ms = best.prediction.minibatch_ms;
-    if (!rival.prediction.fits) return false;
-    if (ms < best_ms * (1 - kRounding)) return true;
-    return ms <= best_ms * (1 + kNothing) &&
-           Judge::Workers(rival.stages) < Judge::Workers(best.stages);
+  // Of `first` and its rivals, those that are slower than the fastest by nothing that counts; of
+  // these the one on the fewest workers, then the fastest, then the first.
+  Judge::Verdict FastestOf(Judge::Verdict first) {
+    double fastest_ms = first.prediction.minibatch_ms;
+    std::vector<Judge::Verdict> near = {std::move(first)};
+    const auto is_near = [&](double ms) { return ms <= fastest_ms * (1 + kNothing); };
+    ForEachRival(fastest_ms, [&](const std::vector<StageChoice>& rival) {
+      const auto known = [&](const Judge::Verdict& other) { return other.stages == rival; };
+      if (!is_near(judge_.BoundMs(rival)) || std::any_of(near.begin(), near.end(), known)) return;
+      Judge::Verdict verdict = judge_.Of(rival, 0, false);
+      if (!verdict.prediction.fits || !is_near(verdict.prediction.minibatch_ms)) return;
+      fastest_ms = std::min(fastest_ms, verdict.prediction.minibatch_ms);
+      near.push_back(std::move(verdict));
+    });
+    const auto rank = [&](const Judge::Verdict& verdict) {
+      const double ms = verdict.prediction.minibatch_ms;
+      return std::tuple(!is_near(ms), Judge::Workers(verdict.stages), std::floor(ms / kRounding));
+    };
+    return *std::min_element(near.begin(), near.end(),
+                             [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   }
 
   // Rows beside the plan, whatever their memory and the user's cuts.
@@ -279,7 +290,6 @@ class Planner {
     search.replicas.clear();
     const auto straight = FindBestPlan(graph_, search);
     PD_CHECK(straight.has_value(), "no straight plan");
-    straight_ = straight->stages;
     result.model_parallel = predict(straight->stages, true);
     result.straight = judge_.Of(straight->stages, straight->bottleneck_ms, false).prediction;
   }
@@ -307,14 +317,13 @@ class Planner {
         tightest = l;
       }
     }
-    Throw(
-        ErrorCode::kInvalidInput,
-        "no plan fits {} ({} bytes) a worker: the tightest layer is \"{}\", {} of the {} that its "
-        "stage of {} layers needs with {} in flight; the smallest memory that works is {}B",
-        FormatBytes(static_cast<double>(*options_.cluster.memory_bytes)),
-        *options_.cluster.memory_bytes, profile_.layers[tightest].name,
-        FormatBytes(static_cast<double>(share)), FormatBytes(static_cast<double>(least)),
-        stages[s].layers.size(), depth(s), least);
+    const auto bytes = [](int64_t count) { return FormatBytes(static_cast<double>(count)); };
+    Throw(ErrorCode::kInvalidInput,
+          "no plan fits {} a worker: the tightest layer is \"{}\", {} of the {} that its stage of "
+          "{} needs with {} in flight; the nearest limit that works: --memory {}",
+          bytes(*options_.cluster.memory_bytes), profile_.layers[tightest].name, bytes(share),
+          bytes(least), Counted(static_cast<int64_t>(stages[s].layers.size()), "layer"),
+          Counted(depth(s), "minibatch", "minibatches"), SizeAbove(least));
   }
 
   // ---- The plan.
@@ -390,7 +399,6 @@ class Planner {
   CostRule rule_;
   std::vector<int> cut_after_;
   Judge judge_;
-  std::optional<std::vector<StageChoice>> straight_;  // The best, whatever its memory.
 };
 
 }  // namespace

@@ -58,15 +58,18 @@ struct Prediction {
   double samples_per_s = 0;
   /// The memory limit; a prediction for what does not fit tells what it would do.
   bool fits = true;
-  std::string replicas;  ///< "7-1".
+  std::string replicas;  ///< "7-1", as FormatReplicas writes it.
   Bottleneck bound;      ///< What no schedule of it can beat.
+  /// With one minibatch in flight: stages of which one works at a time, since they wait for
+  /// gradients, and the last. Stages that get none go ahead.
+  int stages_in_turn = 0;
 };
 
 struct PartitionResult {
   Plan plan;
   std::vector<StageReport> stages;
-  double bottleneck_ms = 0;   ///< Of the plan under the cost model: what the search minimised.
-  bool exact = true;          ///< Whether the search proved that no plan has a smaller one.
+  double bottleneck_ms = 0;   ///< Of the plan under the cost model.
+  bool exact = true;          ///< Whether lower_bound_ms is the smallest of any plan.
   double lower_bound_ms = 0;  ///< No plan has a smaller one than this.
   Prediction predicted, data_parallel, model_parallel, straight, one_worker;
   int idle_workers = 0;
@@ -75,14 +78,15 @@ struct PartitionResult {
   SimulatedPipeline pipeline;
 };
 
-/// Plans the training of a profiled model. kAuto under `runtime`: of the search's plan, data
-/// parallelism on all workers, the best straight plan, plans for fewer workers and one worker,
-/// where they fit the memory and the user's cuts, the one with the smallest predicted period (then
-/// with fewer workers), because the bound that the search minimises leaves out latency and waiting.
-/// `runtime`: predictions are simulated periods of the action lists; `arxiv`: they are its
-/// formulas. Throws kInvalidInput: an unknown schedule or layer, cuts that no plan has, no plan
-/// that fits the memory (names the tightest layer, its stage's need and the smallest limit that
-/// works). Source: arXiv 1806.03377 §3.2; see cost.h and search.h for what differs.
+/// Plans the training of a profiled model. kAuto under `runtime`: among the search's plan and a few
+/// others that cost at most 1 % more (data parallelism on all workers, the best straight plan, that
+/// for slower links, those on fewer workers), where they fit the memory and the user's cuts, the
+/// one with the smallest predicted period (then with fewer workers). The cost, not the period,
+/// decides before that, because its least value is exact and therefore never rises with workers,
+/// bandwidth or memory. `runtime`: predictions are simulated periods of the action lists; `arxiv`:
+/// they are its formulas. Throws kInvalidInput: an unknown schedule or layer, cuts that no plan
+/// has, no plan that fits the memory (names the tightest layer, its stage's need and the smallest
+/// limit that works). Source: arXiv 1806.03377 §3.2; see cost.h and search.h for what differs.
 PartitionResult Partition(const Profile& profile, const PartitionOptions& options);
 
 /// The result as a table for people.

@@ -13,7 +13,9 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
+#include "partition/replicas.h"
 
 namespace pd {
 namespace {
@@ -21,6 +23,7 @@ namespace {
 constexpr double kLeft = 88, kRight = 24;  // margins beside the panels
 constexpr double kLeastWidth = 1000, kMostWidth = 3000, kLeastSlot = 2;
 constexpr double kComputeTop = 92, kComputeHeight = 170;
+constexpr double kHeadroom = 1.06;  // The tallest bar ends below the edge of its panel.
 constexpr double kBytesTop = kComputeTop + kComputeHeight + 24, kBytesHeight = 170;
 constexpr double kNameSlot = 11, kNameChar = 5.2;  // room for a turned name; of a character
 constexpr size_t kMostNameChars = 26;
@@ -60,19 +63,15 @@ std::string Escaped(std::string_view text) {
   return out;
 }
 
-bool StartsCharacter(char c) { return (c & 0xC0) != 0x80; }
-
-size_t Characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), StartsCharacter));
-}
-
-// At most `most` characters, the last an ellipsis where some are missing.
+// At most `most` wide, the last an ellipsis where some is missing.
 std::string Cut(const std::string& text, size_t most) {
-  if (Characters(text) <= most) return text;
-  size_t end = 0;
-  for (size_t seen = 0; end < text.size(); ++end) {
-    if (StartsCharacter(text[end]) && ++seen == most) break;
-  }
+  if (DisplayWidth(text) <= most) return text;
+  const auto inside = [&](size_t at) { return (text[at] & 0xC0) == 0x80; };
+  size_t end = text.size();
+  do {
+    do --end;
+    while (inside(end));
+  } while (DisplayWidth(std::string_view(text).substr(0, end)) >= most);
   return text.substr(0, end) + "…";
 }
 
@@ -140,6 +139,7 @@ class Picture {
  private:
   double X(size_t place) const { return kLeft + static_cast<double>(place) * slot_; }
   const LayerCost& Layer(size_t place) const { return plan_.layers[order_[place]]; }
+  std::string NameOf(size_t place) const { return Printable(Layer(place).name); }
   static const char* ColourOf(size_t stage) { return kStageColours[stage % kStageColours.size()]; }
 
   void Rect(double x, double y, double width, double height, std::string_view fill,
@@ -224,19 +224,21 @@ class Picture {
   }
 
   std::string Replicas() const {
-    if (stages_.size() > 16) return fmt::format("{} stages", stages_.size());
-    std::string out;
+    std::vector<int> replicas;
     for (const StagePlan& stage : plan_.stages) {
-      out += fmt::format("{}{}", out.empty() ? "" : "-", stage.workers.size());
+      replicas.push_back(static_cast<int>(stage.workers.size()));
     }
-    return out;
+    const std::string out = FormatReplicas(replicas);
+    constexpr size_t kMost = 60;
+    return out.size() > kMost ? fmt::format("of {} stages", stages_.size()) : out;
   }
 
   void Title() {
     size_t used = 0;
     for (const StagePlan& stage : plan_.stages) used += stage.workers.size();
-    std::string text = fmt::format("plan {}: {} layers, {} worker{}", Replicas(), order_.size(),
-                                   used, used == 1 ? "" : "s");
+    std::string text = fmt::format("plan {}: {}, {}", Replicas(),
+                                   Counted(static_cast<int64_t>(order_.size()), "layer"),
+                                   Counted(static_cast<int64_t>(used), "worker"));
     const int idle = plan_.world_size() - static_cast<int>(used);
     if (idle > 0) text += fmt::format(" and {} idle", idle);
     text += fmt::format(", batch {}, schedule {}", plan_.batch_size, plan_.schedule);
@@ -288,12 +290,13 @@ class Picture {
     double max = 0;
     for (const LayerCost& layer : plan_.layers) max = std::max(max, layer.compute_ms());
     if (max <= 0) max = 1;
+    const double scale = kComputeHeight / max / kHeadroom;
     const double bottom = kComputeTop + kComputeHeight;
     Tint(kComputeTop, kComputeHeight);
     AxisTitle("compute", kComputeTop + kComputeHeight / 2);
     const double step = TickStep(max);
     for (int i = 0; i * step <= max; ++i) {
-      Grid(bottom - i * step / max * kComputeHeight, Milliseconds(i * step));
+      Grid(bottom - i * step * scale, Milliseconds(i * step));
     }
     for (size_t place = 0; place < order_.size(); ++place) {
       const LayerCost& layer = Layer(place);
@@ -303,7 +306,7 @@ class Picture {
       for (const auto& [ms, colour] :
            {std::pair(layer.forward_ms, kForward), std::pair(layer.backward_ms, kBackward),
             std::pair(layer.update_ms.value_or(0), kUpdate)}) {
-        const double height = ms / max * kComputeHeight;
+        const double height = ms * scale;
         Rect(x, y - height, bar_, height, colour);
         y -= height;
       }
@@ -313,7 +316,7 @@ class Picture {
 
   std::string Tooltip(size_t place) const {
     const LayerCost& layer = Layer(place);
-    std::string text = fmt::format("{}: forward {}, backward {}", layer.name,
+    std::string text = fmt::format("{}: forward {}, backward {}", NameOf(place),
                                    Milliseconds(layer.forward_ms), Milliseconds(layer.backward_ms));
     if (layer.update_ms) text += fmt::format(", update {}", Milliseconds(*layer.update_ms));
     return text + fmt::format(", output {}, parameters {}", Bytes(layer.activation_bytes),
@@ -328,8 +331,9 @@ class Picture {
       weights = std::max(weights, layer.parameter_bytes);
     }
     const double all = std::max(1.0, static_cast<double>(output) + static_cast<double>(weights));
-    const double scale = kBytesHeight / all;
-    const double zero = kBytesTop + static_cast<double>(output) * scale;
+    const double scale = kBytesHeight / all / kHeadroom;
+    const double margin = kBytesHeight * (1 - 1 / kHeadroom) / 2;
+    const double zero = kBytesTop + margin + static_cast<double>(output) * scale;
     Tint(kBytesTop, kBytesHeight);
     AxisTitle("output and parameters", kBytesTop + kBytesHeight / 2);
     const double step =
@@ -391,8 +395,8 @@ class Picture {
       if (next != taken.end() && *next - x < kNameSlot - 1e-6) continue;
       if (next != taken.begin() && x - *std::prev(next) < kNameSlot - 1e-6) continue;
       taken.insert(x);
-      const std::string name = Cut(Layer(place).name, kMostNameChars);
-      longest = std::max(longest, Characters(name));
+      const std::string name = Cut(NameOf(place), kMostNameChars);
+      longest = std::max(longest, DisplayWidth(name));
       Text(0, 0, name,
            fmt::format("font-size=\"9\" text-anchor=\"end\" transform=\"translate({:.2f} {:.2f}) "
                        "rotate(-90)\"",
@@ -429,9 +433,9 @@ class Picture {
   std::string LayersOf(const Stage& stage, bool recompute) const {
     const size_t count = stage.end - stage.begin;
     const char* const again = recompute ? ", recomputed" : "";
-    const std::string& first = Layer(stage.begin).name;
+    const std::string first = NameOf(stage.begin);
     if (count == 1) return fmt::format("{} (1{})", Cut(first, 30), again);
-    return fmt::format("{} … {} ({}{})", Cut(first, 16), Cut(Layer(stage.end - 1).name, 16), count,
+    return fmt::format("{} … {} ({}{})", Cut(first, 16), Cut(NameOf(stage.end - 1), 16), count,
                        again);
   }
 

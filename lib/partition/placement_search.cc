@@ -18,14 +18,13 @@ PlacementSearch::PlacementSearch(const CostGraph& graph, SuffixSearch& suffix,
       loads_(graph, options.rule, suffix.workers()) {}
 
 std::optional<SearchResult> PlacementSearch::Run() {
-  suffix_.FillBounds();
+  filled_ps_ = suffix_.FindBounds(RoundPs(options_.most_ms * kPsPerMs));
   proven_ps_ = suffix_.BestBound();
   if (proven_ps_ == kNever) return std::nullopt;
   // The plan that the bounds suggest, and one stage on any number of workers, to start with.
   suffix_.FillCounts(proven_ps_);
   Consider(suffix_.ReadPlan(proven_ps_));
   ConsiderWhole();
-  suffix_.FillBounds(best_ps_);
   Bisect();
   const bool exact = proven_ps_ >= best_ps_;
   if (exact) BreakTies();
@@ -43,9 +42,11 @@ void PlacementSearch::ConsiderWhole() {
   if (options_.replicas.size() > 1 || !suffix_.Allowed(0, all_)) return;
   const StageSums sums = suffix_.Sums(0, all_);
   for (int m = 1; m <= suffix_.max_replicas(); ++m) {
-    for (int first = 0; first + m <= suffix_.workers(); ++first) {
+    const int last_first = options_.rule.speeds.empty() ? 0 : suffix_.workers() - m;
+    for (int first = 0; first <= last_first; ++first) {
       const auto stage = suffix_.StageOf(sums, 0, all_, first, m, m);
-      if (stage) Consider({{0, all_, first, m, stage->recompute}});
+      if (!stage || stage->ps >= best_ps_) continue;  // Its cost is no less.
+      Consider({{0, all_, first, m, stage->recompute}});
     }
   }
 }
@@ -54,7 +55,10 @@ void PlacementSearch::ConsiderWhole() {
 void PlacementSearch::Bisect() {
   constexpr int kShare = 6;  // of the steps left, for one trial
   double low = proven_ps_, trial = low;
-  while (proven_ps_ < best_ps_ && low < best_ps_ && steps_left_ > 0) {
+  const double most = options_.most_ms * kPsPerMs;
+  while (proven_ps_ < best_ps_ && low < best_ps_ && low <= most && steps_left_ > 0) {
+    if (low > filled_ps_ && !MayFill(low)) return;
+    trial = std::min(trial, filled_ps_);
     if (FindSome(trial, steps_left_ / kShare + 1)) {
       PD_CHECK(best_ps_ <= trial, "a plan within {} ps costs {} ps", trial, best_ps_);
     } else if (out_of_steps_) {
@@ -65,6 +69,18 @@ void PlacementSearch::Bisect() {
     }
     trial = std::floor((low + best_ps_) / 2);
   }
+}
+
+// Fills the bounds of suffix_ up to `ps` and more; where that is slow a little more, and twice.
+bool PlacementSearch::MayFill(double ps) {
+  constexpr double kSlow = 1e9, kMore = 1.02;  // kSlow: ideals² · workers²
+  constexpr int kMostRefills = 2;
+  const double size = static_cast<double>(ideals_.size()) * suffix_.workers();
+  const bool slow = size * size > kSlow;
+  if (slow && ++refills_ > kMostRefills) return false;
+  filled_ps_ = slow ? std::min(best_ps_, std::floor(kMore * ps)) : best_ps_;
+  suffix_.FillBounds(filled_ps_);
+  return true;
 }
 
 bool PlacementSearch::FindSome(double limit, int64_t steps) {
@@ -78,7 +94,7 @@ bool PlacementSearch::FindSome(double limit, int64_t steps) {
 
 void PlacementSearch::StartWalk(double limit, bool any, int64_t steps) {
   limit_ = limit;
-  next_limit_ = kNever;
+  next_limit_ = filled_ps_ + 1;  // Costs are whole numbers, and what costs more is not looked at.
   any_ = any;
   out_of_steps_ = false;
   walk_steps_ = std::min(steps, steps_left_);
@@ -87,7 +103,8 @@ void PlacementSearch::StartWalk(double limit, bool any, int64_t steps) {
 
 // Among the plans that cost best_ps_, the first by the tie rule; all must be looked at.
 void PlacementSearch::BreakTies() {
-  StartWalk(best_ps_, /*any=*/false, steps_left_);
+  if (best_ps_ > filled_ps_ && !MayFill(best_ps_)) return;
+  StartWalk(best_ps_, /*any=*/false, steps_left_ / 2);
   Counts fewest = SuffixSearch::kNoPlan;
   SuffixSearch::Slot slot;
   for (const int start : suffix_.Starts()) {
@@ -102,17 +119,15 @@ void PlacementSearch::BreakTies() {
   while (i != all_) {
     bool found = false;
     Choice taken;
-    StageSums taken_sums;
-    ForEachNext(i, slot, [&](const Choice& choice, const StageSums& sums, Counts after) {
+    ForEachNext(i, slot, [&](const Choice& choice, Counts after) {
       found = Counts{after.first + choice.replicas, after.second + 1} == fewest;
       taken = choice;
-      taken_sums = sums;
       return found;
     });
     if (!found || out_of_steps_) break;
     plan.push_back(taken);
     path_.push_back(taken);
-    loads_.Push(Describe(taken, taken_sums));
+    loads_.Push({taken.first, taken.replicas, TensorsOf(taken.i, taken.j)});
     slot = suffix_.After(slot, taken.first, taken.replicas);
     fewest = {fewest.first - taken.replicas, fewest.second - 1};
     i = taken.j;
@@ -125,39 +140,55 @@ void PlacementSearch::BreakTies() {
   best_ = plan;
 }
 
-// Calls use(choice, sums, counts of the best rest) for each stage that may stand next, in the order
-// of the tie rule, until it returns true.
+bool PlacementSearch::Spend(int64_t steps) {
+  walk_steps_ -= steps;
+  steps_left_ -= steps;
+  if (walk_steps_ < 0) out_of_steps_ = true;
+  return !out_of_steps_;
+}
+
+// Alike workers between a stage and the one before it stay idle only to reach the start of a
+// machine, or to divide the stage otherwise among machines.
+bool PlacementSearch::IsCanonical(int first, int replicas, SuffixSearch::Slot slot) const {
+  if (first == slot.first || !options_.rule.speeds.empty()) return true;
+  const int machine = loads_.unit(1);
+  return first % machine == 0 || first / machine != (first + replicas - 1) / machine;
+}
+
+// Calls use(choice, counts of the best rest) for each stage that may stand next, in the order of
+// the tie rule, until it returns true.
 template <typename Use>
 void PlacementSearch::ForEachNext(int i, SuffixSearch::Slot slot, const Use& use) {
   for (int j = i + 1; j <= all_; ++j) {
-    if (!suffix_.Allowed(i, j)) continue;
-    if (--walk_steps_ < 0) {
-      out_of_steps_ = true;
-      return;
-    }
-    --steps_left_;
-    const StageSums sums = suffix_.Sums(i, j);
-    for (int m = 1; m <= suffix_.max_replicas(); ++m) {
-      for (int first = slot.first; first + m <= suffix_.workers(); ++first) {
+    if (!Spend(1)) return;
+    const int last_first = suffix_.last_first(j);
+    if (last_first <= slot.first || !suffix_.Allowed(i, j)) continue;
+    const int fewest = suffix_.FewestReplicas(i, j, filled_ps_);
+    Tensors tensors;
+    for (int m = fewest; m <= suffix_.max_replicas(); ++m) {
+      for (int first = slot.first; first + m <= last_first; ++first) {
+        if (!IsCanonical(first, m, slot)) continue;
+        if (!tensors) tensors = TensorsOf(i, j);
         Choice choice{i, j, first, m, false};
-        const Counts after = Try(choice, sums, slot);
+        if (!Spend(1)) return;
+        const Counts after = Try(choice, tensors, slot);
         if (out_of_steps_) return;
         if (after == SuffixSearch::kNoPlan) continue;
-        if (use(choice, sums, after)) return;
+        if (use(choice, after)) return;
       }
     }
   }
 }
 
 // The best rest of a plan behind `choice`, if all keeps within the limit.
-PlacementSearch::Counts PlacementSearch::Try(Choice& choice, const StageSums& sums,
+PlacementSearch::Counts PlacementSearch::Try(Choice& choice, const Tensors& tensors,
                                              SuffixSearch::Slot slot) {
   const SuffixSearch::Slot after = suffix_.After(slot, choice.first, choice.replicas);
   if (after.behind < 0) return SuffixSearch::kNoPlan;
   const double bound = suffix_.bound(choice.j, suffix_.Index(after));
   if (bound == kNever) return SuffixSearch::kNoPlan;
-  const auto stage =
-      suffix_.StageOf(sums, choice.i, choice.j, choice.first, choice.replicas, slot.behind);
+  const auto stage = suffix_.StageOf(tensors->sums, choice.i, choice.j, choice.first,
+                                     choice.replicas, slot.behind);
   if (!stage) return SuffixSearch::kNoPlan;
   choice.recompute = stage->recompute;
   double ps = std::max(bound, stage->ps);
@@ -165,7 +196,9 @@ PlacementSearch::Counts PlacementSearch::Try(Choice& choice, const StageSums& su
     next_limit_ = std::min(next_limit_, ps);
     return SuffixSearch::kNoPlan;
   }
-  loads_.Push(Describe(choice, sums));
+  constexpr int64_t kLinkSteps = 8;  // What the links of machines take to compute.
+  if (!Spend(kLinkSteps)) return SuffixSearch::kNoPlan;
+  loads_.Push({choice.first, choice.replicas, tensors});
   path_.push_back(choice);
   Counts counts = SuffixSearch::kNoPlan;
   ps = loads_.LargestPs(choice.j == all_ ? suffix_.workers() : after.first);
@@ -191,7 +224,7 @@ PlacementSearch::Counts PlacementSearch::Best(int i, SuffixSearch::Slot slot) {
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   Counts best = SuffixSearch::kNoPlan;
-  ForEachNext(i, slot, [&](const Choice& choice, const StageSums&, Counts after) {
+  ForEachNext(i, slot, [&](const Choice& choice, Counts after) {
     best = std::min(best, Counts{after.first + choice.replicas, after.second + 1});
     return any_;
   });
@@ -213,24 +246,24 @@ std::string PlacementSearch::Key(int i, SuffixSearch::Slot slot) const {
   return {reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(int)};
 }
 
-LinkLoads::Stage PlacementSearch::Describe(const Choice& choice, const StageSums& sums) const {
-  const int i = choice.i, j = choice.j;
-  LinkLoads::Stage stage;
-  stage.first_worker = choice.first;
-  stage.replicas = choice.replicas;
-  stage.layers = ideals_.LayersBetween(i, j);
-  stage.parameter_bytes = sums.parameter_bytes;
+const PlacementSearch::Tensors& PlacementSearch::TensorsOf(int i, int j) {
+  Tensors& known = tensors_[int64_t{i} * ideals_.size() + j];
+  if (known) return known;
+  const auto tensors = std::make_shared<LinkLoads::Tensors>();
+  tensors->layers = ideals_.LayersBetween(i, j);
+  tensors->sums = suffix_.Sums(i, j);
   for (const int l : ideals_.boundary(i)) {
     const std::vector<int>& consumers = graph_.layers[l].consumers;
-    const bool read = std::any_of(consumers.begin(), consumers.end(), [&](int consumer) {
-      return ideals_.Has(j, consumer) && !ideals_.Has(i, consumer);
-    });
-    if (read) stage.inputs.push_back(l);
+    const auto inside = [&](int c) { return ideals_.Has(j, c) && !ideals_.Has(i, c); };
+    if (std::any_of(consumers.begin(), consumers.end(), inside)) {
+      tensors->inputs.push_back(InputOf(graph_, l, inside));
+    }
   }
   for (const int l : ideals_.boundary(j)) {
-    if (!ideals_.Has(i, l)) stage.outputs.push_back(l);
+    if (!ideals_.Has(i, l)) tensors->outputs.push_back(l);
   }
-  return stage;
+  known = tensors;
+  return known;
 }
 
 double PlacementSearch::CostPs(const std::vector<Choice>& plan) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -27,18 +28,22 @@ class PlacementSearch {
  private:
   using Choice = SuffixSearch::Choice;
   using Counts = SuffixSearch::Counts;
+  using Tensors = std::shared_ptr<const LinkLoads::Tensors>;
 
   void Consider(const std::vector<Choice>& plan);
   void ConsiderWhole();
   void Bisect();
+  bool MayFill(double ps);
   bool FindSome(double limit, int64_t steps);
   void StartWalk(double limit, bool any, int64_t steps);
   void BreakTies();
   Counts Best(int i, SuffixSearch::Slot slot);
   template <typename Use>
   void ForEachNext(int i, SuffixSearch::Slot slot, const Use& use);
-  Counts Try(Choice& choice, const StageSums& sums, SuffixSearch::Slot slot);
-  LinkLoads::Stage Describe(const Choice& choice, const StageSums& sums) const;
+  Counts Try(Choice& choice, const Tensors& tensors, SuffixSearch::Slot slot);
+  const Tensors& TensorsOf(int i, int j);
+  bool IsCanonical(int first, int replicas, SuffixSearch::Slot slot) const;
+  bool Spend(int64_t steps);
   std::string Key(int i, SuffixSearch::Slot slot) const;
   double CostPs(const std::vector<Choice>& plan) const;
   std::vector<StageChoice> Choices(const std::vector<Choice>& plan) const;
@@ -50,10 +55,13 @@ class PlacementSearch {
   int64_t steps_left_;
   int all_;  // the ideal of all layers
   LinkLoads loads_;
+  std::unordered_map<int64_t, Tensors> tensors_;  // of the stages between two ideals
 
   std::vector<Choice> best_;
   double best_ps_ = kNever;
   double proven_ps_ = 0;  // no plan is better
+  double filled_ps_ = 0;  // The limit of suffix_'s bounds.
+  int refills_ = 0;
 
   // Of one walk.
   double limit_ = 0;

@@ -21,10 +21,10 @@ namespace pd {
 namespace {
 
 // Work that takes seconds, measured in steps of the innermost loops.
-constexpr double kMostUpdates = 3e9;
+constexpr double kMostUpdates = 1.2e9;
 constexpr double kMostHierarchical = 4e8;
 constexpr int kMostIdeals = 4096, kFewestIdeals = 64;
-constexpr int64_t kMostSteps = 600'000;
+constexpr int64_t kMostSteps = 3'000'000;
 
 bool IsHierarchical(const SearchOptions& options) {
   return options.rule.several_levels() && options.rule.model == CostModel::kArxiv;
@@ -110,7 +110,7 @@ std::optional<SearchResult> FindBestPlan(const CostGraph& graph, const SearchOpt
     const int64_t steps = options.max_steps > 0 ? options.max_steps : kMostSteps;
     return WithProof(PlacementSearch(graph, suffix, options, steps).Run(), graph, ideals, options);
   }
-  suffix.FillBounds();
+  suffix.FindBounds(RoundPs(options.most_ms * kPsPerMs));
   const double best = suffix.BestBound();
   if (best == kNever) return std::nullopt;
   suffix.FillCounts(best);
@@ -118,6 +118,31 @@ std::optional<SearchResult> FindBestPlan(const CostGraph& graph, const SearchOpt
   result.bottleneck_ms = result.lower_bound_ms = best / kPsPerMs;
   for (const auto& choice : suffix.ReadPlan(best)) result.stages.push_back(suffix.Describe(choice));
   return WithProof(std::move(result), graph, ideals, options);
+}
+
+bool AreWorkersAlike(const SearchOptions& options) {
+  return !options.rule.several_levels() && options.rule.speeds.empty();
+}
+
+std::vector<std::vector<StageChoice>> FindPlansByWorkers(const CostGraph& graph,
+                                                         const SearchOptions& options) {
+  PD_CHECK(AreWorkersAlike(options), "plans by the number of unlike workers");
+  const Ideals ideals(graph, MostIdeals(options));
+  SuffixSearch suffix(graph, ideals, options);
+  suffix.FillBounds(RoundPs(options.most_ms * kPsPerMs));
+  std::vector<std::vector<StageChoice>> plans;
+  double least = kNever;
+  for (const int start : suffix.Starts()) {
+    const double bound = suffix.bound(0, start);
+    if (bound >= least) continue;
+    least = bound;
+    suffix.FillCounts(bound);
+    plans.emplace_back();
+    for (const auto& choice : suffix.ReadPlan(bound)) {
+      plans.back().push_back(suffix.Describe(choice));
+    }
+  }
+  return plans;
 }
 
 int64_t SmallestMemory(const CostGraph& graph, const SearchOptions& given) {

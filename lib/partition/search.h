@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct SearchOptions {
   std::vector<int> cut_after;
   /// Replicas of the stages in order, hence their number; empty: as the search finds best.
   std::vector<int> replicas;
+  /// Plans that cost more are no candidates; where several levels meet `runtime`, some may be.
+  double most_ms = std::numeric_limits<double>::infinity();
   /// Limits of the work, past which a result may be inexact; 0: chosen for seconds. Ideals: see
   /// Ideals; steps: placements that are tried where links of machines couple stages.
   int max_ideals = 0;
@@ -65,6 +68,15 @@ struct SearchResult {
 /// workers, n times as much where places and memory both matter. Throws kInvalidInput for replicas
 /// that need more than max_workers.
 std::optional<SearchResult> FindBestPlan(const CostGraph& graph, const SearchOptions& options);
+
+/// Whether FindPlansByWorkers knows more than FindBestPlan: one level, or `arxiv`, and alike
+/// workers.
+bool AreWorkersAlike(const SearchOptions& options);
+
+/// The different plans that FindBestPlan finds with 1, 2, … up to max_workers and that cost at most
+/// most_ms, by one search. Only where AreWorkersAlike. Of the ideals that are looked at.
+std::vector<std::vector<StageChoice>> FindPlansByWorkers(const CostGraph& graph,
+                                                         const SearchOptions& options);
 
 /// The smallest memory_bytes with which FindBestPlan finds a plan; INT64_MAX if the cuts and
 /// replicas leave none. Where not all ideals are looked at, of those that are.

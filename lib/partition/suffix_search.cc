@@ -1,6 +1,7 @@
 #include "partition/suffix_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -51,6 +52,10 @@ SuffixSearch::SuffixSearch(const CostGraph& graph, const Ideals& ideals,
     }
   }
   places_ = places_ || (options.rule.several_levels() && options.rule.model == CostModel::kRuntime);
+  for (size_t level = 0; places_ && level + 1 < options.rule.levels.size(); ++level) {
+    machine_ *= options.rule.levels[level].workers;
+  }
+  known_costs_.resize(static_cast<size_t>(machine_) * 4);
   counted_ = options.memory_bytes || !options.replicas.empty() || !places_;
   MakeSlots();
 }
@@ -104,31 +109,53 @@ double SuffixSearch::OwnLinksPs(const StageSums& sums, int i, int j, int first,
   int unit = 1;
   for (size_t level = 1; level < rule.levels.size(); ++level) {
     unit *= rule.levels[level - 1].workers;
-    const int parent = unit * rule.levels[level].workers;
     const int last = first + replicas - 1;
-    for (int u = first / unit; u <= last / unit; ++u) {
+    // Of the units in between all have the same.
+    for (const int u : {first / unit, std::min(first / unit + 1, last / unit),
+                        std::max(last / unit - 1, first / unit), last / unit}) {
       const int begin = std::max(u * unit, first), end = std::min((u + 1) * unit, last + 1);
-      const int from = std::max(first, begin / parent * parent);
-      const int to = std::min(last, (begin / parent + 1) * parent - 1);
-      const double units = to / unit - from / unit + 1;
-      double bytes = 2 * (units - 1) / units * static_cast<double>(sums.parameter_bytes);
-      const bool alone = u * unit >= first, ends = std::min((u + 1) * unit, workers_) <= last + 1;
-      if (alone && i > 0) bytes += (end - begin) * static_cast<double>(sums.in_bytes);
-      if (ends && j + 1 < ideals_.size())
-        bytes += (end - begin) * static_cast<double>(sums.out_bytes);
+      const bool alone = u * unit >= first && i > 0;
+      const bool ends = std::min((u + 1) * unit, workers_) <= last + 1 && j + 1 < ideals_.size();
+      const int64_t out = (ends ? sums.out_bytes : 0) + (alone ? sums.in_gradient_bytes : 0);
+      const int64_t in = (alone ? sums.in_bytes : 0) + (ends ? sums.out_gradient_bytes : 0);
+      const double bytes = CostRule::AllReduceBytes(sums, first, replicas, u, unit) +
+                           static_cast<double>((end - begin) * std::max(out, in));
       largest = std::max(largest, bytes / replicas / rule.levels[level].bytes_per_ms);
     }
   }
   return std::max(0.0, RoundPs(kPsPerMs * largest) - 1);  // LinkLoads may round otherwise.
 }
 
+// Less where it exceeds the limit anyway.
 double SuffixSearch::CostPs(const StageSums& sums, int i, int j, int first, int replicas,
-                            bool recompute) const {
+                            bool recompute, double limit) const {
   const CostRule& rule = options_.rule;
-  const double compute = rule.ComputePs(sums, replicas, Slowest(first, replicas), recompute);
-  const double alone = std::max(compute, rule.WorkerLinkPs(sums, first, replicas));
+  const double speed = Slowest(first, replicas);
+  double alone =
+      std::max(rule.ComputePs(sums, replicas, speed, recompute), rule.LinkPs(sums, replicas));
+  if (alone > limit) return alone;
+  alone = std::max(alone, rule.AllReducePs(sums, first, replicas, speed, recompute));
   if (!rule.several_levels() || rule.model == CostModel::kArxiv) return alone;
   return std::max(alone, OwnLinksPs(sums, i, j, first, replicas));
+}
+
+double SuffixSearch::KnownCostPs(const StageSums& sums, int i, int j, int first, int replicas,
+                                 bool recompute, double limit) {
+  const int end = first + replicas == workers_ ? 1 : 0;  // The last machine may be smaller.
+  const int at = (first % machine_ * 2 + end) * 2 + (recompute ? 1 : 0);
+  KnownCost& known = known_costs_[static_cast<size_t>(at)];
+  const double speed = Slowest(first, replicas);
+  if (known.speed != speed) known = {speed, CostPs(sums, i, j, first, replicas, recompute, limit)};
+  return known.ps;
+}
+
+int SuffixSearch::FewestReplicas(int i, int j, double limit) const {
+  const CostModel model = options_.rule.model;
+  const auto work =
+      static_cast<double>(ideals_.compute_ps(j, model) - ideals_.compute_ps(i, model));
+  const double most = (limit + 1) * (1 + kRounding) * fastest_;  // + 1: each cost is rounded.
+  if (work > most * max_replicas_) return max_replicas_ + 1;
+  return std::max(1, static_cast<int>(std::ceil(work / most)));
 }
 
 std::optional<SuffixSearch::Stage> SuffixSearch::StageOf(const StageSums& sums, int i, int j,
@@ -141,7 +168,7 @@ std::optional<SuffixSearch::Stage> SuffixSearch::StageOf(const StageSums& sums, 
   if (recompute && depth > fit.recompute) return std::nullopt;
   const double border =
       j + 1 < ideals_.size() ? options_.rule.BorderPs(ideals_.crossing_bytes(j)) : 0;
-  return Stage{std::max(border, CostPs(sums, i, j, first, replicas, recompute)), recompute};
+  return Stage{std::max(border, CostPs(sums, i, j, first, replicas, recompute, kNever)), recompute};
 }
 
 // Where the workers before might do the layers of each ideal within `limit`.
@@ -179,16 +206,15 @@ void SuffixSearch::CloseRows(int ideal, double limit) {
 // Calls use(slot with the stage, slot without it, replicas, stage) for every way to run the layers
 // between i and j as one stage before plans that are known to keep within `limit`.
 template <typename Use>
-void SuffixSearch::ForEachStage(int i, int j, double limit, const Use& use) const {
+void SuffixSearch::ForEachStage(int i, int j, double limit, const Use& use) {
   const bool last = j + 1 == ideals_.size();
   const double border = last ? 0 : options_.rule.BorderPs(ideals_.crossing_bytes(j));
-  if (border > limit || last_row_[j] < 0 || !ideals_.Within(i, j)) return;
-  const CostModel model = options_.rule.model;
-  const auto work =
-      static_cast<double>(ideals_.compute_ps(j, model) - ideals_.compute_ps(i, model));
+  if (border > limit || last_row_[j] < 0) return;
+  const int fewest = FewestReplicas(i, j, limit);
+  if (fewest > max_replicas_ || !ideals_.Within(i, j)) return;
   std::optional<StageSums> sums;  // Taken late: most pairs of ideals are no stage within the limit.
-  for (int m = 1; m <= max_replicas_; ++m) {
-    if (work > (limit + 1) * (1 + kRounding) * m * fastest_) continue;
+  for (int m = fewest; m <= max_replicas_; ++m) {
+    std::fill(known_costs_.begin(), known_costs_.end(), KnownCost());
     const int most_first = places_ ? last_row_[j] - m : 0;
     const int counted = counted_ ? m : 0;
     std::optional<Fit> fit;
@@ -211,7 +237,7 @@ void SuffixSearch::ForEachStage(int i, int j, double limit, const Use& use) cons
         const bool recompute = depth > fit->plain;
         if (recompute && depth > fit->recompute) continue;
         double& cost = ps[recompute];
-        if (cost < 0) cost = std::max(border, CostPs(*sums, i, j, first, m, recompute));
+        if (cost < 0) cost = std::max(border, KnownCostPs(*sums, i, j, first, m, recompute, limit));
         if (cost <= limit) use(Index({first, behind}), without, m, cost);
       }
     }
@@ -247,8 +273,8 @@ std::vector<int> SuffixSearch::Everything() const {
   return family;
 }
 
-void SuffixSearch::FillBounds() {
-  double limit = std::numeric_limits<double>::max();
+double SuffixSearch::FindBounds(double most) {
+  double limit = std::min(most, std::numeric_limits<double>::max());
   // Plans with few borders are found fast, and limit what is looked at among those with more.
   for (const int count : {1, 12, 128}) {
     if (ideals_.size() < 2 * count) break;
@@ -256,6 +282,7 @@ void SuffixSearch::FillBounds() {
     limit = std::min(limit, BestBound());
   }
   FillBounds(limit, Everything());
+  return limit;
 }
 
 void SuffixSearch::FillBounds(double limit, const std::vector<int>& family) {

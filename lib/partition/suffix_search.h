@@ -52,11 +52,18 @@ class SuffixSearch {
   int Index(Slot slot) const { return slot.first * (counted_ ? workers_ + 1 : 1) + slot.behind; }
   Slot slot(int index) const { return slots_[index]; }
 
+  /// FillBounds() with a limit, which it returns, as low as BestBound() allows; that is kNever if
+  /// it exceeds `most`.
+  double FindBounds(double most);
   /// Fills bound(): the least bottleneck of the layers behind each ideal, wherever it is at most
-  /// `limit`; else kNever. Without a limit: one that keeps all that BestBound() needs.
-  void FillBounds();
+  /// `limit`; else kNever.
   void FillBounds(double limit) { FillBounds(limit, Everything()); }
   double bound(int ideal, int slot) const { return bounds_[At(ideal, slot)]; }
+  /// The highest Slot::first from which the layers behind an ideal keep within the limit of the
+  /// last FillBounds; -1 if there is none.
+  int last_first(int ideal) const { return last_row_[ideal]; }
+  /// With fewer replicas the computation between two ideals alone surely takes more than `limit`.
+  int FewestReplicas(int i, int j, double limit) const;
   /// Over all slots of ∅: the optimum, for several levels a bound.
   double BestBound() const;
   /// Fills counts(): the fewest workers, then stages, with no cost above `limit`. After FillBounds.
@@ -112,7 +119,10 @@ class SuffixSearch {
                             : slowest_[static_cast<size_t>(first * (workers_ + 1) + replicas)];
   }
   Choice FirstOf(int i, Slot slot, double limit) const;
-  double CostPs(const StageSums& sums, int i, int j, int first, int replicas, bool recompute) const;
+  double CostPs(const StageSums& sums, int i, int j, int first, int replicas, bool recompute,
+                double limit) const;
+  double KnownCostPs(const StageSums& sums, int i, int j, int first, int replicas, bool recompute,
+                     double limit);
   double OwnLinksPs(const StageSums& sums, int i, int j, int first, int replicas) const;
   void MakeSlots();
   std::vector<int> Everything() const;
@@ -121,7 +131,7 @@ class SuffixSearch {
   void FindReach(double limit);
   void CloseRows(int ideal, double limit);
   template <typename Use>
-  void ForEachStage(int i, int j, double limit, const Use& use) const;
+  void ForEachStage(int i, int j, double limit, const Use& use);
   template <typename Value>
   void AllowIdle(std::vector<Value>& table, int ideal) const;
 
@@ -142,6 +152,13 @@ class SuffixSearch {
   // `behind`.
   std::vector<int> least_first_, most_behind_;
   std::vector<Counts> counts_;
+  // Costs of the stage and replicas at hand: a place is like others that lie alike in their
+  // machine.
+  struct KnownCost {
+    double speed = 0, ps = 0;
+  };
+  std::vector<KnownCost> known_costs_;
+  int machine_ = 1;  // Workers after which places are alike.
 };
 
 }  // namespace pd

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "partition/aligned.h"
 #include "partition/partition.h"
@@ -15,8 +16,8 @@ std::string Bytes(int64_t bytes) { return FormatBytes(static_cast<double>(bytes)
 // "conv1 ... pool2 (6)"; where other stages' layers lie between, "conv1 ... pool2 (4, not all)".
 std::string LayersOf(const Plan& plan, const StageReport& stage) {
   const auto count = static_cast<int>(stage.layers.size());
-  const std::string& first = plan.layers[stage.layers.front()].name;
-  const std::string& last = plan.layers[stage.layers.back()].name;
+  const std::string first = Printable(plan.layers[stage.layers.front()].name);
+  const std::string last = Printable(plan.layers[stage.layers.back()].name);
   if (count == 1) return first + " (1)";
   const bool all = stage.layers.back() - stage.layers.front() + 1 == count;
   return fmt::format("{} ... {} ({}{})", first, last, count, all ? "" : ", others between");
@@ -87,11 +88,10 @@ std::string PredictionTable(const PartitionResult& result) {
 std::string FormatTable(const PartitionResult& result, const PartitionOptions& options) {
   const Plan& plan = result.plan;
   const int workers = options.cluster.workers();
-  std::string out =
-      fmt::format("plan {}: batch {}, {} worker{}, {}, cost model {}, schedule {}\n\n",
-                  result.predicted.replicas, plan.batch_size, workers, workers == 1 ? "" : "s",
-                  NetworkOf(options.cluster),
-                  options.cost_model == CostModel::kRuntime ? "runtime" : "arxiv", plan.schedule);
+  std::string out = fmt::format(
+      "plan {}: batch {}, {}, {}, cost model {}, schedule {}\n\n", result.predicted.replicas,
+      plan.batch_size, Counted(workers, "worker"), NetworkOf(options.cluster),
+      options.cost_model == CostModel::kRuntime ? "runtime" : "arxiv", plan.schedule);
   out += StageTable(result) + "\n" + PredictionTable(result);
   out += fmt::format("\nbound by {}: at best {} a minibatch\n", result.predicted.bound.what,
                      FormatMs(result.predicted.bound.ms));
@@ -124,9 +124,9 @@ std::string FormatRun(const PartitionResult& result, const SimulatedRun& run, in
   }
   const double per_s =
       static_cast<double>(minibatches * result.plan.batch_size) * 1000 / run.total_ms;
-  return fmt::format("\nsimulated from a cold start: {} minibatch{} in {}, {:.4g} samples/s\n\n{}",
-                     minibatches, minibatches == 1 ? "" : "es", FormatMs(run.total_ms), per_s,
-                     Aligned(rows, 2));
+  return fmt::format("\nsimulated from a cold start: {} in {}, {:.4g} samples/s\n\n{}",
+                     Counted(minibatches, "minibatch", "minibatches"), FormatMs(run.total_ms),
+                     per_s, Aligned(rows, 2));
 }
 
 }  // namespace pd

@@ -39,6 +39,57 @@ TEST_CASE("a tensor counts once in its producer's stage and once in each stage t
   CHECK(sums({1, 2, 3}).in_bytes == 1000);  // {b, c, d} reads a twice.
 }
 
+TEST_CASE("parameters count as the device stores them, where a profile says so") {
+  std::vector<LayerCost> layers = Skip();
+  layers[1].stored_parameter_bytes = 128;
+  CHECK(SumsOf(MakeCostGraph(layers), {0, 1}, false).parameter_bytes == 228);
+}
+
+TEST_CASE("gradients are counted as they are sent: the last consumers' sum, others one each") {
+  const CostGraph graph = MakeCostGraph(Skip());
+  const auto sums = [&](const std::vector<int>& layers) { return SumsOf(graph, layers, false); };
+  CHECK(sums({1, 2, 3}).in_gradient_bytes == 1000);  // One sum of b's and d's for a.
+  CHECK(sums({1, 2}).in_gradient_bytes == 1000);
+  CHECK(sums({2, 3}).in_gradient_bytes == 1200);
+  CHECK(sums({0, 1}).out_gradient_bytes == 1200);
+  // x is read by a, b and c: a stage of a and b sends two gradients beside c's.
+  std::vector<LayerCost> layers(4);
+  for (size_t l = 0; l < 4; ++l) {
+    layers[l].name = std::string(1, "xabc"[l]);
+    layers[l].forward_ms = 1;
+    layers[l].activation_bytes = 10;
+    layers[l].inputs = {l == 0 ? "image" : "x"};
+  }
+  CHECK(SumsOf(MakeCostGraph(layers), {1, 2}, false).in_gradient_bytes == 0);  // No parameters.
+  layers[0].parameter_bytes = 1;
+  CHECK(SumsOf(MakeCostGraph(layers), {1, 2}, false).in_gradient_bytes == 20);
+  CHECK(SumsOf(MakeCostGraph(layers), {1, 3}, false).in_gradient_bytes == 20);
+  CHECK(SumsOf(MakeCostGraph(layers), {2, 3}, false).in_gradient_bytes == 10);
+}
+
+TEST_CASE("an all-reduce follows the forward pass and its first bucket, pair by pair") {
+  // Weights 200 in one bucket: behind the backward pass.
+  const StageSums ab = SumsOf(MakeCostGraph(Skip()), {0, 1}, true);
+  CostRule rule{CostModel::kRuntime, 100, {{4, 100, 0.25}, {2, 50, 3}}};
+  // Four replicas: 2 · 3/4 · 200 at 100 a ms, two latencies, forward 2, backward 4, update 1.
+  CHECK(rule.AllReducePs(ab, 0, 4, 1, false) == Approx((7 + 3 + 0.5) / 4 * kPsPerMs));
+  CHECK(rule.AllReducePs(ab, 0, 4, 0.5, false) == Approx((14 + 3 + 0.5) / 4 * kPsPerMs));
+  CHECK(rule.AllReducePs(ab, 0, 4, 1, true) == Approx((9 + 3 + 0.5) / 4 * kPsPerMs));
+  // Two of them on each machine: 4 pairs, 2 · 4/4 · 200 at 50 a ms.
+  CHECK(rule.AllReducePs(ab, 2, 4, 1, false) == Approx((7 + 8 + 6) / 4.0 * kPsPerMs));
+  CHECK(rule.AllReducePs(ab, 0, 1, 1, false) == 0);
+  // Buckets of 1 MiB each: the last layer's is ready after 2 of 4 ms, and all follow it; or the
+  // first layer's behind the backward pass.
+  std::vector<LayerCost> heavy = Skip();
+  heavy[0].parameter_bytes = heavy[1].parameter_bytes = 1 << 20;
+  const StageSums large = SumsOf(MakeCostGraph(heavy), {0, 1}, true);
+  rule.levels = {{4, 1 << 18, 0}};
+  rule.bytes_per_ms = 1 << 18;
+  CHECK(rule.AllReducePs(large, 0, 2, 1, false) == Approx((2 + 2 + 8 + 0.5) / 2 * kPsPerMs));
+  rule.levels[0].bytes_per_ms = rule.bytes_per_ms = 4 << 20;
+  CHECK(rule.AllReducePs(large, 0, 2, 1, false) == Approx((2 + 4 + 0.25 + 0.5) / 2 * kPsPerMs));
+}
+
 TEST_CASE("a border is crossed by every tensor that lives over it") {
   const CostGraph graph = MakeCostGraph(Skip());
   CHECK(CrossingBytes(graph, {false, false, false, false}) == 0);

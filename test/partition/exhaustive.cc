@@ -23,11 +23,14 @@ Exhaustive::Exhaustive(const std::vector<LayerCost>& layers, const SearchOptions
       arxiv_(options.rule.model == CostModel::kArxiv),
       reads_(layers.size(), 0),
       readers_(layers.size(), 0),
+      trained_(layers.size(), false),
       stages_(size_t{1} << layers.size()) {
   std::map<std::string, int> index;
   for (int l = 0; l < count_; ++l) {
+    trained_[l] = layers[l].parameter_bytes > 0;
     for (const std::string& input : layers[l].inputs) {
       if (index.count(input) == 0) continue;
+      trained_[l] = trained_[l] || trained_[index[input]];
       reads_[l] |= 1U << index[input];
       readers_[index[input]] |= 1U << l;
     }
@@ -60,8 +63,7 @@ void Exhaustive::Extend(unsigned done, int next_worker) {
         plan_.push_back({mask, first, m, false});
         // What is slower already cannot become the best. Where memory counts, all are looked at.
         const bool slow = best_ && !options_.memory_bytes &&
-                          std::max({ComputePs(plan_.back()), WorkerLinkPs(plan_.back()),
-                                    BorderPs(done | mask)}) > best_->ps;
+                          std::max(StagePs(plan_.back()), BorderPs(done | mask)) > best_->ps;
         if (!slow) Extend(done | mask, first + m);
         plan_.pop_back();
       }
@@ -93,42 +95,109 @@ const Exhaustive::Stage& Exhaustive::Of(unsigned mask) {
         std::max(stage->largest, 2 * layer.activation_bytes + layer.workspace_bytes.value_or(0));
     stage->heaviest = std::max(stage->heaviest, layer.parameter_bytes);
     received |= reads_[l] & ~mask;
-    if ((readers_[l] & ~mask) != 0) stage->out += static_cast<double>(layer.activation_bytes);
+    if ((readers_[l] & ~mask) == 0) continue;
+    stage->out += static_cast<double>(layer.activation_bytes);
+    if (trained_[l]) stage->receives += static_cast<double>(layer.activation_bytes);
   }
+  stage->sends += stage->out;
   for (int l = 0; l < count_; ++l) {
-    if (Has(received, l)) stage->in += static_cast<double>(layers_[l].activation_bytes);
+    if (!Has(received, l)) continue;
+    stage->in += static_cast<double>(layers_[l].activation_bytes);
+    if (trained_[l]) {
+      stage->sends += Messages(l, mask) * static_cast<double>(layers_[l].activation_bytes);
+    }
   }
+  stage->receives += stage->in;
   return *stage;
+}
+
+// Gradients are summed from the last reader on, as far as readers stand in the mask.
+int Exhaustive::Messages(int layer, unsigned mask) const {
+  int last_elsewhere = -1;
+  for (int l = 0; l < count_; ++l) {
+    if (Has(readers_[layer], l) && !Has(mask, l)) last_elsewhere = l;
+  }
+  int before = 0, behind = 0;
+  for (int l = 0; l < count_; ++l) {
+    if (Has(readers_[layer] & mask, l)) ++(l < last_elsewhere ? before : behind);
+  }
+  return before + std::min(behind, 1);
+}
+
+double Exhaustive::Slowest(const Placed& placed) const {
+  if (options_.rule.speeds.empty()) return 1;
+  double slowest = 1e300;
+  for (int w = placed.first; w < placed.first + placed.replicas; ++w) {
+    slowest = std::min(slowest, options_.rule.speeds[w]);
+  }
+  return slowest;
+}
+
+int64_t Exhaustive::StagePs(const Placed& placed) {
+  return std::max({ComputePs(placed), WorkerLinkPs(placed), AllReducePs(placed)});
 }
 
 int64_t Exhaustive::ComputePs(const Placed& placed) {
   const Stage& stage = Of(placed.layers);
-  double slowest = 1;
-  if (!options_.rule.speeds.empty()) {
-    slowest = 1e300;
-    for (int w = placed.first; w < placed.first + placed.replicas; ++w) {
-      slowest = std::min(slowest, options_.rule.speeds[w]);
-    }
-  }
   const double forward = placed.recompute ? 2 * stage.forward : stage.forward;
   const double update = arxiv_ ? 0 : stage.update;
-  return ToPs((forward + stage.backward + update) / slowest / placed.replicas);
+  return ToPs((forward + stage.backward + update) / Slowest(placed) / placed.replicas);
 }
 
 int64_t Exhaustive::WorkerLinkPs(const Placed& placed) {
   const Stage& stage = Of(placed.layers);
   const double m = placed.replicas, rate = options_.rule.bytes_per_ms;
   if (arxiv_) return ToPs(4 * (m - 1) * stage.weights / (m * rate) / m);
-  double together = m;  // Replicas on one machine, where there are the most.
-  if (options_.rule.levels.size() > 1) {
-    std::map<int, int> machines;
-    together = 0;
-    for (int w = placed.first; w < placed.first + placed.replicas; ++w) {
-      const int here = ++machines[w / options_.rule.levels[0].workers];
-      together = std::max<double>(together, here);
+  const double tensors = std::max(stage.sends, stage.receives);
+  return ToPs((tensors + 2 * (m - 1) / m * stage.weights) / rate / m);
+}
+
+// Pairs of replicas send each other a share of the weights twice.
+int64_t Exhaustive::AllReducePs(const Placed& placed) {
+  const Stage& stage = Of(placed.layers);
+  const int m = placed.replicas;
+  if (arxiv_ || m == 1 || stage.weights == 0) return 0;
+  std::vector<CostRule::Level> levels = options_.rule.levels;
+  if (levels.empty()) levels = {{workers_, options_.rule.bytes_per_ms, 0}};
+  double slowest = 0, latency = 0;
+  int unit = 1;
+  for (const CostRule::Level& level : levels) {
+    std::map<int, int> pairs;  // with one end in a unit
+    for (int a = placed.first; a < placed.first + m; ++a) {
+      for (int b = placed.first; b < placed.first + m; ++b) {
+        if (a / unit != b / unit) ++pairs[a / unit];
+      }
     }
+    for (const auto& [which, count] : pairs) {
+      latency = level.latency_ms;
+      slowest = std::max(slowest, 2 * count * stage.weights / m / level.bytes_per_ms);
+    }
+    unit *= level.workers;
   }
-  return ToPs((stage.in + stage.out + 2 * (together - 1) / together * stage.weights) / rate / m);
+  // Buckets from the last layer on, as the backward pass fills them.
+  struct Bucket {
+    double ready = 0, weights = 0;
+    int front = -1;  // its first layer with weights
+  };
+  std::vector<Bucket> buckets;
+  double time = placed.recompute ? stage.forward : 0;
+  for (int l = count_; l-- > 0;) {
+    if (!Has(placed.layers, l)) continue;
+    time += layers_[l].backward_ms;
+    if (layers_[l].parameter_bytes == 0 && layers_[l].update_ms.value_or(0) == 0) continue;
+    if (buckets.empty() || buckets.back().weights >= 256 * 1024) buckets.emplace_back();
+    buckets.back().weights += static_cast<double>(layers_[l].parameter_bytes);
+    buckets.back().ready = time;
+    buckets.back().front = l;
+  }
+  const LayerCost& front = layers_[static_cast<size_t>(buckets.back().front)];
+  const bool single = buckets.size() == 1;
+  const double update = single ? stage.update : front.update_ms.value_or(0);
+  const double least = single ? 1 : static_cast<double>(front.parameter_bytes) / stage.weights;
+  const auto round = [&](double ready, double share) {
+    return (stage.forward + ready + update) / Slowest(placed) + share * slowest + 2 * latency;
+  };
+  return ToPs(std::max(round(buckets[0].ready, 1), round(buckets.back().ready, least)) / m);
 }
 
 int64_t Exhaustive::BorderPs(unsigned done) {
@@ -149,8 +218,7 @@ int64_t Exhaustive::MachineLinksPs() {
   int unit = 1;
   for (size_t level = 1; level < options_.rule.levels.size(); ++level) {
     unit *= options_.rule.levels[level - 1].workers;
-    const int siblings = unit * options_.rule.levels[level].workers;
-    std::map<int, double> bytes;  // Sent by a unit in one cycle; as many are received.
+    std::map<int, double> sent, received;  // By a unit in one cycle.
     for (int64_t b = 0; b < cycle; ++b) {
       const auto unit_of = [&](const Placed& stage) {
         return (stage.first + static_cast<int>(b % stage.replicas)) / unit;
@@ -164,28 +232,30 @@ int64_t Exhaustive::MachineLinksPs() {
             if (&reader == &producer || (readers_[l] & reader.layers) == 0) continue;
             if (unit_of(reader) == unit_of(producer)) continue;
             leaves = true;
-            bytes[unit_of(reader)] += size;  // The gradient, back.
+            received[unit_of(reader)] += size;
+            if (trained_[l]) sent[unit_of(reader)] += Messages(l, reader.layers) * size;
           }
-          if (leaves) bytes[unit_of(producer)] += size;
+          if (leaves) sent[unit_of(producer)] += size;
+          if (leaves && trained_[l]) received[unit_of(producer)] += size;
         }
       }
     }
     for (const Placed& stage : plan_) {
-      std::map<int, std::map<int, int>> replicas;  // [parent][unit]
-      for (int w = stage.first; w < stage.first + stage.replicas; ++w) {
-        ++replicas[w / siblings][w / unit];
-      }
-      for (const auto& [parent, units] : replicas) {
-        const auto c = static_cast<double>(units.size());
-        for (const auto& [which, here] : units) {
-          bytes[which] += static_cast<double>(cycle) / stage.replicas * 2 * (c - 1) / c *
-                          Of(stage.layers).weights;
+      const double m = stage.replicas;
+      for (int a = stage.first; a < stage.first + stage.replicas; ++a) {
+        for (int b = stage.first; b < stage.first + stage.replicas; ++b) {
+          if (a / unit == b / unit) continue;
+          const double bytes = static_cast<double>(cycle) / m * 2 / m * Of(stage.layers).weights;
+          sent[a / unit] += bytes;
+          received[b / unit] += bytes;
         }
       }
     }
-    for (const auto& [which, sent] : bytes) {
-      const double rate = options_.rule.levels[level].bytes_per_ms;
-      largest = std::max(largest, ToPs(sent / static_cast<double>(cycle) / rate));
+    for (const auto& direction : {sent, received}) {
+      for (const auto& [which, bytes] : direction) {
+        const double rate = options_.rule.levels[level].bytes_per_ms;
+        largest = std::max(largest, ToPs(bytes / static_cast<double>(cycle) / rate));
+      }
     }
   }
   return largest;
@@ -225,7 +295,7 @@ void Exhaustive::Consider() {
     fits = fits && (!options_.memory_bytes || less <= *options_.memory_bytes);
     done |= stage.layers;
     candidate.workers += stage.replicas;
-    candidate.ps = std::max({candidate.ps, ComputePs(stage), WorkerLinkPs(stage), BorderPs(done)});
+    candidate.ps = std::max({candidate.ps, StagePs(stage), BorderPs(done)});
   }
   least_memory_ = std::min(least_memory_, need);
   if (!fits) return;

@@ -34,6 +34,7 @@ class Exhaustive {
  private:
   struct Stage {  // what a mask of layers means as a stage
     double forward = 0, backward = 0, update = 0, weights = 0, in = 0, out = 0;
+    double sends = 0, receives = 0;  // Tensors and gradients.
     int64_t stash = 0, largest = 0, heaviest = 0;
   };
 
@@ -42,7 +43,11 @@ class Exhaustive {
   const Stage& Of(unsigned mask);
   bool Separates(unsigned mask) const;
   int64_t ComputePs(const Placed& placed);
+  double Slowest(const Placed& placed) const;
   int64_t WorkerLinkPs(const Placed& placed);
+  int64_t AllReducePs(const Placed& placed);
+  int64_t StagePs(const Placed& placed);
+  int Messages(int layer, unsigned mask) const;
   int64_t MachineLinksPs();
   int64_t BorderPs(unsigned done);
   int64_t Memory(const Placed& placed, int depth, bool recompute);
@@ -54,6 +59,7 @@ class Exhaustive {
   bool places_ = false, arxiv_ = false;
   std::vector<unsigned> reads_;    // by layer: the layers that it reads
   std::vector<unsigned> readers_;  // by layer
+  std::vector<bool> trained_;      // by layer: whether a gradient flows to its output
   std::vector<std::optional<Stage>> stages_;
   std::vector<Placed> plan_;
   std::optional<Candidate> best_;

@@ -2,7 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <optional>
+#include <random>
+
 #include "base/error.h"
+#include "base/units.h"
 #include "partition/random_graph.h"
 #include "support/catch.h"
 
@@ -36,6 +40,109 @@ TEST_CASE(
          {Strategy::kDataParallel, Strategy::kModelParallel, Strategy::kStraight}) {
       options.strategy = strategy;
       CHECK(best <= Partition(profile, options).bottleneck_ms);
+    }
+  }
+}
+
+// A cluster and options at random: one level, speeds, memory, or two levels.
+PartitionOptions RandomCase(std::mt19937& random, int kind) {
+  PartitionOptions options;
+  const double rate = 1e5 * static_cast<double>(Uniform(random, 1, 60));
+  const double latency = 0.05 * static_cast<double>(Uniform(random, 0, 2) * Uniform(random, 0, 10));
+  options.cluster.levels = {{static_cast<int>(Uniform(random, 1, 6)), rate, latency}};
+  if (kind == 1) {
+    options.cluster.levels = {{static_cast<int>(Uniform(random, 1, 3)), rate, latency / 4},
+                              {static_cast<int>(Uniform(random, 1, 3)),
+                               rate / static_cast<double>(Uniform(random, 1, 6)), latency}};
+  }
+  for (int w = 0; kind == 2 && w < options.cluster.workers(); ++w) {
+    options.cluster.speeds.push_back(0.5 * static_cast<double>(Uniform(random, 1, 4)));
+  }
+  if (kind == 3) options.cluster.memory_bytes = 1000 * Uniform(random, 100, 1500);
+  options.compare = false;
+  return options;
+}
+
+// Nothing if no plan fits.
+std::optional<PartitionResult> Planned(const Profile& profile, const PartitionOptions& options) {
+  try {
+    return Partition(profile, options);
+  } catch (const Error& e) {
+    CHECK(e.code() == ErrorCode::kInvalidInput);
+    return std::nullopt;
+  }
+}
+
+// A thousandth is nothing beside a worker saved.
+constexpr double kNothing = 1 + 1e-3 + 1e-9;
+
+TEST_CASE("no other plan is predicted to be faster than auto, nor costs less than the least cost") {
+  std::mt19937 random(31);
+  for (int round = 0; round < 500; ++round) {
+    CAPTURE(round);
+    const Profile profile =
+        RandomProfile(static_cast<uint32_t>(round), 1 + round % 10, round % 3 != 0);
+    PartitionOptions options = RandomCase(random, round % 4);
+    const auto result = Planned(profile, options);
+    if (!result) continue;
+    REQUIRE(result->exact);
+    REQUIRE(result->predicted.fits);
+    REQUIRE(result->lower_bound_ms <= result->bottleneck_ms);
+    // Costs are whole picoseconds.
+    REQUIRE(result->bottleneck_ms <= result->predicted.minibatch_ms * (1 + 1e-9) + 1e-9);
+    for (const Strategy strategy :
+         {Strategy::kDataParallel, Strategy::kStraight, Strategy::kModelParallel}) {
+      options.strategy = strategy;
+      const auto other = Planned(profile, options);
+      if (!other) continue;
+      // One minibatch in flight takes less memory.
+      if (strategy == Strategy::kModelParallel && options.cluster.memory_bytes) continue;
+      REQUIRE(result->lower_bound_ms <= other->bottleneck_ms);
+      REQUIRE(result->predicted.minibatch_ms <= kNothing * other->predicted.minibatch_ms);
+    }
+  }
+}
+
+TEST_CASE("more workers, bandwidth, speed or memory, or less latency, never raise the least cost") {
+  std::mt19937 random(32);
+  for (int round = 0; round < 500; ++round) {
+    CAPTURE(round);
+    const Profile profile =
+        RandomProfile(static_cast<uint32_t>(round), 1 + round % 10, round % 3 != 0);
+    const PartitionOptions options = RandomCase(random, round % 4);
+    const auto before = Planned(profile, options);
+    if (!before) continue;
+    const auto check = [&](const PartitionOptions& better) {
+      const auto after = Planned(profile, better);
+      REQUIRE(after.has_value());
+      REQUIRE(after->exact);
+      REQUIRE(after->lower_bound_ms <= before->lower_bound_ms);
+      return after->predicted.minibatch_ms;
+    };
+    PartitionOptions better = options;
+    better.cluster.levels.back().workers += 1;
+    while (!better.cluster.speeds.empty() &&
+           static_cast<int>(better.cluster.speeds.size()) < better.cluster.workers()) {
+      better.cluster.speeds.push_back(0.5 * static_cast<double>(Uniform(random, 1, 4)));
+    }
+    // More workers never raise the predicted time either: what fewer do is a candidate.
+    REQUIRE(check(better) <= kNothing * before->predicted.minibatch_ms);
+    better = options;
+    Cluster::Level& level = better.cluster.levels[random() % better.cluster.levels.size()];
+    level.bandwidth_bytes_per_s *= 1 + 0.1 * static_cast<double>(Uniform(random, 1, 30));
+    check(better);
+    better = options;
+    better.cluster.levels[random() % better.cluster.levels.size()].latency_ms /= 2;
+    check(better);
+    better = options;
+    if (options.cluster.memory_bytes) {
+      *better.cluster.memory_bytes += Uniform(random, 1, 500) * 1000;
+      check(better);
+    }
+    better = options;
+    if (!options.cluster.speeds.empty()) {
+      better.cluster.speeds[random() % better.cluster.speeds.size()] *= 1.5;
+      check(better);
     }
   }
 }
@@ -209,15 +316,16 @@ TEST_CASE(
   }
   CAPTURE(message);
   CHECK_THAT(message, ContainsSubstring("tightest layer is \"layer"));
-  const size_t at = message.find("smallest memory that works is ");
+  const std::string flag = "nearest limit that works: --memory ";
+  const size_t at = message.find(flag);
   REQUIRE(at != std::string::npos);
-  const int64_t least = std::stoll(message.substr(at + 30));
+  const int64_t least = ParseSize(message.substr(at + flag.size()), "--memory");
   options.cluster.memory_bytes = least;
   const PartitionResult fits = Partition(profile, options);
   for (const int64_t bytes : fits.plan.predicted->memory_bytes) {
     CHECK(bytes <= least);
   }
-  options.cluster.memory_bytes = least - 1;
+  options.cluster.memory_bytes = least - least / 1000;  // it is rounded up to four digits
   CHECK_THROWS_WITH(Partition(profile, options), ContainsSubstring("no plan fits"));
   options.strategy = Strategy::kDataParallel;
   CHECK_THROWS_WITH(Partition(profile, options), ContainsSubstring("no plan fits"));

@@ -1,5 +1,8 @@
 #include "partition/picture.h"
 
+#include <array>
+#include <cstdio>
+
 #include "support/catch.h"
 #include "support/error_of.h"
 
@@ -120,6 +123,51 @@ TEST_CASE("names are escaped, and characters that XML has no place for replaced"
   CHECK(Count(svg, "<title>&lt;script&gt;&amp;&quot;': forward") == 1);
   CHECK(Count(svg, "<title>µ…\xEF\xBF\xBD: forward") == 1);
   CHECK(Count(svg, "<title>]]&gt;: forward") == 1);
+}
+
+TEST_CASE("names that turn or hide the text around them are shown by their numbers") {
+  Plan plan = Chain(2, 1, 1);
+  plan.layers[0].name = plan.stages[0].layers[0] = "a\u202Eb\u0085";
+  const std::string svg = PlanPicture(plan);
+  CHECK(Count(svg, "\u202E") == 0);
+  CHECK(Count(svg, "\u0085") == 0);
+  CHECK(Count(svg, "<title>a\\u202eb\\u0085: forward") == 1);
+  CHECK(Count(svg, ">a\\u202eb\\u0085<") == 1);
+}
+
+TEST_CASE("bars stay clear of the edges of their panels") {
+  const std::string svg = PlanPicture(Chain(3, 1, 1));
+  // The stage's tint fills each panel; everything with a bar's colour lies inside it.
+  struct Box {
+    double x = 0, y = 0, width = 0, height = 0;
+    char colour[8] = "";
+  };
+  std::vector<Box> panels, bars;
+  for (size_t at = svg.find("<rect "); at != std::string::npos; at = svg.find("<rect ", at + 1)) {
+    Box box;
+    if (std::sscanf(svg.c_str() + at,
+                    "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\" fill=\"%7s", &box.x,
+                    &box.y, &box.width, &box.height, box.colour) != 5) {
+      continue;
+    }
+    const std::string tag = svg.substr(at, svg.find('>', at) - at);
+    if (Count(tag, "fill-opacity") == 1) {
+      panels.push_back(box);
+    } else if (Count(tag, "stroke") == 0) {
+      bars.push_back(box);
+    }
+  }
+  REQUIRE(panels.size() == 2);
+  int inside = 0;
+  for (const Box& panel : panels) {
+    for (const Box& bar : bars) {
+      if (bar.y + bar.height < panel.y || bar.y > panel.y + panel.height) continue;
+      ++inside;
+      CHECK(bar.y > panel.y + 2);
+      CHECK(bar.y + bar.height < panel.y + panel.height + 0.01);
+    }
+  }
+  CHECK(inside == 3 * 4);  // forward, backward; output, parameters
 }
 
 TEST_CASE("a border shows each tensor that crosses it once, a row what its stage sends") {

@@ -43,6 +43,11 @@ SearchOptions RandomOptions(std::mt19937& random, CostModel model, Kind kind, in
     if (options.rule.levels[0].workers == 2 && Uniform(random, 0, 3) == 0) {
       options.rule.levels = {{2, rate}, {2, slower}, {2, slower / 2}};
     }
+  } else if (Uniform(random, 0, 1) == 0) {
+    options.rule.levels = {{workers, options.rule.bytes_per_ms}};
+  }
+  for (CostRule::Level& level : options.rule.levels) {
+    level.latency_ms = static_cast<double>(Uniform(random, 0, 3) * Uniform(random, 0, 4));
   }
   return options;
 }
