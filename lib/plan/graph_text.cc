@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "plan/layer_costs.h"
 
 namespace pd {
@@ -256,19 +257,39 @@ class Reader {
     }
   }
 
+  // A cycle as "node2 Linear -> node3 ReLU -> node2 Linear", the middle of a long one left out.
+  std::string Way(const std::vector<size_t>& cycle) const {
+    constexpr size_t kMost = 8;
+    std::string way;
+    for (size_t i = 0; i < cycle.size(); ++i) {
+      if (cycle.size() > kMost && i == kMost / 2) {
+        way += fmt::format("{} more -> ", cycle.size() - kMost);
+        i = cycle.size() - kMost / 2;
+      }
+      way += Name(cycle[i]) + " -> ";
+    }
+    return way + Name(cycle[0]);
+  }
+
   // `missing`: producers of each node that never came out. From any such node back along such
-  // producers one meets a node again, which lies on a cycle.
+  // producers one meets a node again, which lies on a cycle; shown from its smallest number on.
   [[noreturn]] void FailOnCycle(const std::vector<size_t>& missing) const {
     size_t n = 0;
     while (missing[n] == 0) ++n;
-    std::vector<bool> seen(nodes_.size());
-    while (!seen[n]) {
+    std::vector<size_t> back;
+    for (std::vector<bool> seen(nodes_.size()); !seen[n];) {
       seen[n] = true;
+      back.push_back(n);
       n = *std::find_if(nodes_[n].producers.begin(), nodes_[n].producers.end(),
                         [&](size_t producer) { return missing[producer] > 0; });
     }
-    Fail(nodes_[n].line, "a graph without cycles",
-         fmt::format("one through node{}", nodes_[n].number));
+    std::vector<size_t> cycle(std::find(back.begin(), back.end(), n), back.end());
+    std::reverse(cycle.begin(), cycle.end());
+    const auto first = std::min_element(cycle.begin(), cycle.end(), [&](size_t a, size_t b) {
+      return nodes_[a].number < nodes_[b].number;
+    });
+    std::rotate(cycle.begin(), first, cycle.end());
+    Fail(nodes_[cycle[0]].line, "a graph without cycles", Way(cycle));
   }
 
   const std::string& file_;
@@ -282,7 +303,7 @@ class Reader {
 }  // namespace
 
 bool LooksLikeGraphText(std::string_view text) {
-  for (const std::string_view raw : Split(text, "\n")) {
+  for (const std::string_view raw : Split(WithoutByteOrderMark(text), "\n")) {
     const std::string_view line = Trimmed(raw);
     if (line.empty()) continue;
     return NodeNumber(line.substr(0, line.find(' '))).has_value();
@@ -300,7 +321,7 @@ Profile ReadGraphText(std::string_view text, const std::string& file,
              "{}: batch size: expected an integer from 1 to {}, found {}", file, kMaxBatchSize,
              *batch_size);
   Reader reader(file);
-  reader.Read(text);
+  reader.Read(WithoutByteOrderMark(text));
   Profile profile;
   profile.batch_size = *batch_size;
   for (const size_t n : reader.Order()) profile.layers.push_back(reader.Layer(n));

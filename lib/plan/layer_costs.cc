@@ -22,8 +22,8 @@ std::optional<double> OptionalMs(const JsonView& json, std::string_view key) {
 
 LayerCost ReadLayerCost(const JsonView& json) {
   json.CheckKeys({"name", "inputs", "forward_ms", "backward_ms", "activation_bytes",
-                  "parameter_bytes", "update_ms", "stash_bytes", "workspace_bytes",
-                  "forward_p90_ms", "backward_p90_ms"});
+                  "parameter_bytes", "stored_parameter_bytes", "update_ms", "stash_bytes",
+                  "workspace_bytes", "forward_p90_ms", "backward_p90_ms"});
   LayerCost cost;
   cost.name = json.At("name").String();
   for (const JsonView& input : json.At("inputs").Items()) cost.inputs.push_back(input.String());
@@ -31,6 +31,9 @@ LayerCost ReadLayerCost(const JsonView& json) {
   cost.backward_ms = json.At("backward_ms").Number(0, kMaxMs);
   cost.activation_bytes = json.At("activation_bytes").Int(0, kMaxBytes);
   cost.parameter_bytes = json.At("parameter_bytes").Int(0, kMaxBytes);
+  if (const auto stored = json.Find("stored_parameter_bytes")) {
+    cost.stored_parameter_bytes = stored->Int(0, kMaxBytes);
+  }
   cost.update_ms = OptionalMs(json, "update_ms");
   if (const auto stash = json.Find("stash_bytes")) cost.stash_bytes = stash->Int(0, kMaxBytes);
   if (const auto workspace = json.Find("workspace_bytes")) {
@@ -108,6 +111,9 @@ Json LayerCostsJson(const std::vector<LayerCost>& layers) {
     item["backward_ms"] = layer.backward_ms;
     item["activation_bytes"] = layer.activation_bytes;
     item["parameter_bytes"] = layer.parameter_bytes;
+    if (layer.stored_parameter_bytes) {
+      item["stored_parameter_bytes"] = *layer.stored_parameter_bytes;
+    }
     if (layer.update_ms) item["update_ms"] = *layer.update_ms;
     if (layer.stash_bytes) item["stash_bytes"] = *layer.stash_bytes;
     if (layer.workspace_bytes) item["workspace_bytes"] = *layer.workspace_bytes;

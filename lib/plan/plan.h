@@ -17,11 +17,14 @@ struct LayerCost {
   double forward_ms = 0, backward_ms = 0;
   int64_t activation_bytes = 0;  ///< Its output, which is also the gradient that comes back.
   int64_t parameter_bytes = 0;   ///< Trainable parameters.
+  /// As the device stores them, padding included: what versions take and an all-reduce moves.
+  std::optional<int64_t> stored_parameter_bytes;
   std::optional<double> update_ms;
   std::optional<int64_t> stash_bytes;
   std::optional<int64_t> workspace_bytes;  ///< Scratch of one of its passes.
   std::optional<double> forward_p90_ms, backward_p90_ms;
 
+  int64_t weight_bytes() const { return stored_parameter_bytes.value_or(parameter_bytes); }
   double compute_ms() const { return forward_ms + backward_ms + update_ms.value_or(0); }
 };
 

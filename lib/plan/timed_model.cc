@@ -41,14 +41,9 @@ JsonView TimedModel(const Plan& plan) {
   };
   const std::string sample = free_name("sample"), label = free_name("label");
   Json layers = Json::array();
-  std::string loss;
   for (size_t l = 0; l < plan.layers.size(); ++l) {
     const LayerCost& cost = plan.layers[l];
     const bool is_loss = read.count(cost.name) == 0;
-    PD_REQUIRE(!is_loss || loss.empty(),
-               "device timed: expected one layer that no other reads, found \"{}\" and \"{}\"",
-               loss, cost.name);
-    if (is_loss) loss = cost.name;
     Json inputs = Json::array();
     std::set<std::string> seen;
     const auto add = [&](const std::string& name) {
@@ -65,7 +60,7 @@ JsonView TimedModel(const Plan& plan) {
       layer["output"] =
           Extents(std::max<int64_t>(1, ElementsOf(cost.activation_bytes, plan.batch_size)));
     }
-    layer["parameters"] = Extents(ElementsOf(cost.parameter_bytes, 1));
+    layer["parameters"] = Extents(ElementsOf(cost.weight_bytes(), 1));
     layer["forward_ms"] = cost.forward_ms;
     layer["backward_ms"] = cost.backward_ms;
     layer["update_ms"] = cost.update_ms.value_or(0);

@@ -214,6 +214,9 @@ class Profiler {
       cost.parameter_bytes +=
           Elements(param.shape) * static_cast<int64_t>(SizeOf(backend_.dtype()));
     }
+    int64_t stored = 0;
+    for (const Layout& param : info.params) stored += static_cast<int64_t>(param.bytes);
+    cost.stored_parameter_bytes = stored;
     cost.stash_bytes =
         static_cast<int64_t>(info.saved_bytes + (OutputIsKept(l) ? info.y.bytes : 0));
     cost.workspace_bytes = static_cast<int64_t>(info.workspace_bytes);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "base/units.h"
 
 namespace pd {
@@ -14,16 +15,10 @@ constexpr double kLargestGap = 0.10;
 constexpr double kLargestSpread = 1.3;
 constexpr double kLargestLoss = 0.05;
 
-// Characters, not bytes: names are UTF-8.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::string Row(const std::string& name, size_t width, const LayerCost& cost) {
   return fmt::format("{}{}  {:>9.3f}  {:>9.3f}  {:>9.3f}  {:>10}  {:>10}  {:>10}\n", name,
-                     std::string(width - Width(name), ' '), cost.forward_ms, cost.backward_ms,
-                     cost.update_ms.value_or(0),
+                     std::string(width - DisplayWidth(name), ' '), cost.forward_ms,
+                     cost.backward_ms, cost.update_ms.value_or(0),
                      FormatBytes(static_cast<double>(cost.activation_bytes)),
                      FormatBytes(static_cast<double>(cost.stash_bytes.value_or(0))),
                      FormatBytes(static_cast<double>(cost.parameter_bytes)));
@@ -33,12 +28,12 @@ std::string Row(const std::string& name, size_t width, const LayerCost& cost) {
 
 std::string FormatProfile(const ProfileResult& result) {
   const Profile& profile = result.profile;
-  size_t width = Width("layer");
+  size_t width = DisplayWidth("layer");
   LayerCost total;
   total.update_ms = 0;
   total.stash_bytes = 0;
   for (const LayerCost& layer : profile.layers) {
-    width = std::max(width, Width(layer.name));
+    width = std::max(width, DisplayWidth(Printable(layer.name)));
     total.forward_ms += layer.forward_ms;
     total.backward_ms += layer.backward_ms;
     *total.update_ms += layer.update_ms.value_or(0);
@@ -49,16 +44,14 @@ std::string FormatProfile(const ProfileResult& result) {
   std::string out = fmt::format(
       "batch {}, medians of {} after {} to warm up; {}\n\n", profile.batch_size,
       profile.minibatches.value_or(0), result.warmup,
-      profile.device ? fmt::format("{} ({}), {}, {}", profile.device->kind, profile.device->name,
-                                   profile.device->threads == 1
-                                       ? "1 thread"
-                                       : fmt::format("{} threads", profile.device->threads),
-                                   profile.device->libraries)
-                     : "device unknown");
+      profile.device
+          ? fmt::format("{} ({}), {}, {}", profile.device->kind, profile.device->name,
+                        Counted(profile.device->threads, "thread"), profile.device->libraries)
+          : "device unknown");
   out += fmt::format("{:<{}}  {:>9}  {:>9}  {:>9}  {:>10}  {:>10}  {:>10}\n", "layer", width,
                      "forward", "backward", "update", "activation", "stash", "parameters");
   out += fmt::format("{:<{}}  {:>9}  {:>9}  {:>9}\n", "", width, "ms", "ms", "ms");
-  for (const LayerCost& layer : profile.layers) out += Row(layer.name, width, layer);
+  for (const LayerCost& layer : profile.layers) out += Row(Printable(layer.name), width, layer);
   out += Row("total", width, total);
   out += fmt::format(
       "\nsum of the layers {:.3f} ms; {} without inner timers {:.3f} ms (p90 {:.3f} ms)\n",

@@ -96,6 +96,14 @@ bool StageRunner::has_params(int layer) const {
   return range.begin != range.end;
 }
 
+// Of an i32 tensor: that of the graph input whose values it holds.
+int64_t StageRunner::LimitOf(TensorId tensor) const {
+  while (model_.ProducerOf(tensor) >= 0) {
+    tensor = model_.layers()[model_.ProducerOf(tensor)].inputs.at(0);
+  }
+  return model_.inputs()[tensor].limit;
+}
+
 Buffer StageRunner::MakeInput(TensorId tensor, uint64_t seed) const {
   const Layout& layout = plan_.layout(tensor);
   const auto count = static_cast<size_t>(Elements(layout.dims));
@@ -103,11 +111,12 @@ Buffer StageRunner::MakeInput(TensorId tensor, uint64_t seed) const {
   if (layout.dtype != DType::kI32) {
     return RandomReals(backend_, count, seed, stream, [](float u) { return u; });
   }
-  const auto classes = static_cast<int32_t>(std::max<int64_t>(1, model_.classes()));
-  const auto label = [classes](float u) {
-    return std::min(static_cast<int32_t>(u * static_cast<float>(classes)), classes - 1);
+  const int64_t limit = LimitOf(tensor);
+  const auto value = [limit](float u) {
+    return std::min(static_cast<int64_t>(static_cast<double>(u) * static_cast<double>(limit)),
+                    limit - 1);
   };
-  return ToBackend(backend_, Generate<int32_t>(count, seed, stream, label), DType::kI32);
+  return ToBackend(backend_, Generate<int32_t>(count, seed, stream, value), DType::kI32);
 }
 
 Buffer StageRunner::MakeGradient(TensorId tensor, uint64_t seed) const {

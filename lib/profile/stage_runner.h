@@ -20,7 +20,8 @@ class StageRunner {
 
   /// What Allocate() takes at its peak.
   size_t memory_bytes() const;
-  /// Initial weights, random inputs, labels in range and random gradients, all fixed by `seed`.
+  /// Initial weights, random inputs, i32 inputs below their limits and random gradients, all fixed
+  /// by `seed`.
   void Allocate(uint64_t seed);
 
   int begin() const { return begin_; }
@@ -36,6 +37,7 @@ class StageRunner {
   void EndStep() { ++step_; }
 
  private:
+  int64_t LimitOf(TensorId tensor) const;
   Buffer MakeInput(TensorId tensor, uint64_t seed) const;
   Buffer MakeGradient(TensorId tensor, uint64_t seed) const;
   size_t DenseBytes(TensorId tensor) const;

@@ -19,6 +19,8 @@ TEST_CASE("a profile is read, written and read back to the same bytes") {
   CHECK(profile.layers[1].compute_ms() == 1.5 + 2.25 + 0.125);
   CHECK(profile.layers[1].stash_bytes == 0);
   CHECK_FALSE(profile.layers[0].stash_bytes.has_value());
+  CHECK(profile.layers[1].stored_parameter_bytes == 128);
+  CHECK(profile.layers[0].weight_bytes() == 0);
   CHECK(profile.layers[1].workspace_bytes == 96);
   CHECK_FALSE(profile.layers[0].workspace_bytes.has_value());
   const std::string written = WriteProfile(profile);

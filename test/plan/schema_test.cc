@@ -51,7 +51,7 @@ TEST_CASE("every shipped cluster fits its schema and its reader") {
 }
 
 TEST_CASE("every shipped training config fits its schema") {
-  for (const std::string& file : JsonFiles(kSource + "/configs")) {
+  for (const std::string& file : JsonFiles(kSource + "/configs/training")) {
     CAPTURE(file);
     CHECK(Checker().Check("config", ParseFile(file)) == "");
   }
@@ -94,6 +94,9 @@ TEST_CASE("metrics lines and configs as design words them fit their schemas") {
   check(
       "metrics",
       R"({"event": "eval", "epoch": 1, "minibatch": 938, "loss": 0.4, "accuracy": 0.85, "time_s": 9, "train_time_s": 8})");
+  check(
+      "metrics",
+      R"({"event": "eval", "epoch": 1, "minibatch": 9, "loss": 2.5, "accuracy": 0.4, "top5_accuracy": 0.7, "perplexity": 12.2, "time_s": 9, "train_time_s": 8})");
 }
 
 TEST_CASE("what the schemas refuse, the readers refuse, too") {

@@ -29,7 +29,7 @@ TEST_CASE("a plan's costs become a model of the same graph with the same bytes")
     CHECK(layer.type() == "timed");
     int64_t parameters = 0;
     for (const ParamSpec& param : layer.params()) parameters += Elements(param.shape);
-    CHECK(parameters * 4 == cost.parameter_bytes);
+    CHECK(parameters * 4 == cost.weight_bytes());
     CHECK(layer.is_loss() == (cost.name == "loss"));
     if (layer.is_loss()) continue;
     CHECK(static_cast<int64_t>(layer.output().Bytes(plan.batch_size)) == cost.activation_bytes);
@@ -55,11 +55,17 @@ TEST_CASE(
   CHECK(model.layers()[2].layer->is_loss());
 }
 
-TEST_CASE("costs that cannot be rehearsed are refused by name") {
-  CHECK_THROWS_WITH(TimedModel(PlanOf(R"([
+TEST_CASE("every layer that no other reads is a loss: the last one the main one") {
+  const Model model = Model::Parse(TimedModel(PlanOf(R"([
     {"name": "a", "inputs": ["x"], "forward_ms": 1, "backward_ms": 2, "activation_bytes": 4, "parameter_bytes": 0},
-    {"name": "b", "inputs": ["x"], "forward_ms": 1, "backward_ms": 2, "activation_bytes": 4, "parameter_bytes": 0}])")),
-                    ContainsSubstring("found \"a\" and \"b\""));
+    {"name": "aux", "inputs": ["a"], "forward_ms": 1, "backward_ms": 2, "activation_bytes": 4, "parameter_bytes": 0},
+    {"name": "b", "inputs": ["a"], "forward_ms": 1, "backward_ms": 2, "activation_bytes": 4, "parameter_bytes": 0}])")));
+  CHECK(!model.layers()[0].layer->is_loss());
+  CHECK(model.layers()[1].layer->is_loss());
+  CHECK(model.main_loss() == 2);
+}
+
+TEST_CASE("costs that cannot be rehearsed are refused") {
   Plan plan = PlanOf(CostsText());
   plan.layers.clear();
   CHECK_THROWS_WITH(TimedModel(plan), ContainsSubstring("expected a plan with the costs"));

@@ -55,7 +55,7 @@ TEST_CASE("kept, sent and parameter bytes of lenet are those of a hand count") {
                        {"fc1", 3 * 500 * 4, (800 * 500 + 500) * 4, 0},
                        {"relu1", 3 * 500 * 4, 0, 3 * 500 * 4},
                        {"fc2", 3 * 10 * 4, (500 * 10 + 10) * 4, 3 * 10 * 4},
-                       {"loss", 3 * 4, 0, 0}});
+                       {"loss", 3 * 16, 0, 0}});
   CHECK(CostOf(profile, "loss").inputs == std::vector<std::string>{"fc2", "label"});
   CHECK(profile.minibatches == 1);
   CHECK(profile.device->kind == "ref");
@@ -81,10 +81,31 @@ TEST_CASE("sent and parameter bytes are dense whatever a backend stores, without
     // Ten channels, which blocked layouts pad.
     CHECK(CostOf(profile, "conv").activation_bytes == 2 * 10 * 36 * 4);
     CHECK(CostOf(profile, "conv").parameter_bytes == (10 * 27 + 10) * 4);
+    CHECK(*CostOf(profile, "conv").stored_parameter_bytes >= (10 * 27 + 10) * 4);
+    CHECK(*CostOf(profile, "conv").stored_parameter_bytes <= (16 * 27 + 16) * 4);
     CHECK(CostOf(profile, "norm").activation_bytes == 2 * 10 * 36 * 4);
     CHECK(CostOf(profile, "norm").parameter_bytes == 2 * 10 * 4);
     CHECK(CostOf(profile, "conv").stash_bytes >= 2 * 10 * 36 * 4);  // batch norm reads it
   }
+}
+
+// The plain backend refuses values past a limit, so that a profile is made only of right ones.
+TEST_CASE("a model of tokens is profiled, each i32 input below its own limit") {
+  const Model model = Model::Parse(JsonView::Parse(R"({"format": "pipedream.model/1", "name": "m",
+    "inputs": [{"name": "tokens", "shape": [2, 3], "dtype": "i32"}, {"name": "targets", "shape": [6], "dtype": "i32"}],
+    "layers": [{"name": "flat", "type": "flatten", "inputs": ["tokens"]},
+               {"name": "rows", "type": "embedding", "num_embeddings": 3, "embedding_dim": 4},
+               {"name": "fc", "type": "linear", "out_features": 2},
+               {"name": "loss", "type": "softmax_cross_entropy", "inputs": ["fc", "targets"]}]})",
+                                                   "m.json"));
+  ProfileOptions options;
+  options.batch_size = 5;
+  options.minibatches = 1;
+  options.warmup = 0;
+  const auto backend = MakeBackend("ref", 1);
+  const Profile profile = MeasureProfile(model, *backend, options).profile;
+  CHECK(CostOf(profile, "rows").activation_bytes == 5 * 6 * 4 * 4);
+  CHECK(CostOf(profile, "loss").activation_bytes == 5 * 16);
 }
 
 TEST_CASE("the stash of all layers is what a minibatch in flight keeps") {
@@ -105,7 +126,7 @@ TEST_CASE("the stash of all layers is what a minibatch in flight keeps") {
       stash += *layer.stash_bytes;
     }
     const auto arena = static_cast<int64_t>(program.arena_bytes());
-    // Beside it stand a loss of two values, two right predictions, and alignment to 64 bytes.
+    // Beside it stand what the loss tells of two samples, and alignment to 64 bytes.
     CHECK(arena >= stash);
     CHECK(arena <= stash + 2 * 64 * model.num_layers() + 2 * 64);
   };
