@@ -42,7 +42,9 @@ Comm::~Comm() { Stop(); }
 void Comm::Stop() {
   stop_ = true;
   Signal();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  transport_.Withdraw();
 }
 
 void Comm::Push(const Command& command) {
@@ -89,7 +91,7 @@ void Comm::Run(CommOperation& task, Opening opening) {
 void Comm::Wait(const Ticket& ticket, const WaitReason& reason) {
   if (ticket.done()) return;
   const int64_t start = NowNs();
-  int64_t before = start, counted = 0;
+  int64_t before = start, counted = 0, watched = 0;
   double report_s = std::min(limits_.report_s, limits_.fail_s);
   waiting_.store(true);
   Signal();  // poll now, and often
@@ -102,6 +104,15 @@ void Comm::Wait(const Ticket& ticket, const WaitReason& reason) {
     const int64_t now = NowNs();
     counted += std::min(now - before, 2 * nap);
     before = now;
+    if (watch_ && counted - watched >= kSecondNs) {
+      watched = counted;
+      try {
+        watch_();
+      } catch (...) {
+        Stop();
+        throw;
+      }
+    }
     const double waited_s = NsToS(counted);
     if (waited_s < report_s || ticket.done()) continue;
     const bool receives = std::string_view(reason.action).substr(0, 7) == "receive";

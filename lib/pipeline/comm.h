@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -105,8 +106,9 @@ class Comm {
   /// Records every later send and receive of a labelled ticket, from its start to its end.
   void SetTrace(Trace* trace) { trace_ = trace; }
 
-  /// Ends the communication thread: nothing is moved from here on. For a worker that fails, before
-  /// the memory that messages are received into goes away; Wait does so itself when it gives up.
+  /// Ends the communication thread and gives up what it has started: nothing is moved from here on.
+  /// For a worker that fails, before the memory that messages are in goes away; Wait does so itself
+  /// when it gives up.
   void Stop();
 
   /// Runs task.Done(0) on the communication thread. What it throws ends that thread.
@@ -119,6 +121,9 @@ class Comm {
   void Signal();
   /// The worker's kernels run elsewhere, so its core is free to look for messages more often.
   void UseIdleCore() { idle_core_ = true; }
+  /// Wait calls `watch` about once a second while it waits; what that throws ends the wait. For a
+  /// device: one that fails gives no notices, so what waits for an opening would wait in vain.
+  void SetWatch(std::function<void()> watch) { watch_ = std::move(watch); }
   bool takes_device_memory() const { return transport_.takes_device_memory(); }
 
   /// Waits until `ticket` is done. Throws what the communication thread died of, or kComm after a
@@ -173,6 +178,7 @@ class Comm {
   StallLimits limits_;
   int rank_, size_;
   std::string role_ = "start-up";
+  std::function<void()> watch_;
   std::vector<Command> queue_;
   std::vector<Command> held_;  // taken from the queue, but their openings are not there yet
   std::atomic<size_t> pushed_{0}, taken_{0};

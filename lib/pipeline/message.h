@@ -19,12 +19,12 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) <= kHeaderBytes);
 
-/// What a loss tells of one minibatch.
+/// What the main loss tells of one minibatch: the columns of LossColumn, summed over its samples.
 struct MinibatchMetrics {
   uint64_t sequence = 0;
   int64_t samples = 0;
-  double loss_sum = 0;  ///< Over samples, not weighted.
-  double correct = 0;
+  double loss_sum = 0;  ///< Not weighted.
+  double counted = 0, right = 0, top5 = 0;
   int64_t time_ns = 0;  ///< When it was known, by the clock of the worker that says it.
 };
 

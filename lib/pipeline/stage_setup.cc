@@ -103,7 +103,7 @@ std::vector<size_t> StageSetup::OutputBytes() const {
 }
 
 size_t StageSetup::loss_bytes() const {
-  return full().losses().empty() ? 0 : Align(static_cast<size_t>(full().batch()) * sizeof(float));
+  return Align(static_cast<size_t>(full().batch()) * kLossColumns * sizeof(float));
 }
 
 WorkerMemory StageSetup::Memory(const PipelineSpec& spec) const {
@@ -119,7 +119,7 @@ WorkerMemory StageSetup::Memory(const PipelineSpec& spec) const {
   memory.activations = static_cast<size_t>(arenas()) * arena_bytes();
   memory.scratch = scratch_bytes();
   memory.staging = AllReducer::StagingBytes(replicas, largest_sum_bytes()) +
-                   2 * size_t{kMetricsAhead} * loss_bytes();
+                   full().losses().size() * kMetricsAhead * loss_bytes();
   if (on_device_ && replicas > 1) memory.staging += weights + state;
   const auto add = [&](size_t slots, const std::vector<size_t>& bytes, bool direct) {
     memory.messages += slots * Staging::StagingBytes(bytes, false);

@@ -43,7 +43,7 @@ struct WeightBucket {
 inline constexpr int kReceiveAhead = 2;
 inline constexpr int kGradientBuffers = 2;
 
-/// The losses of this many minibatches may wait to be reported.
+/// This many minibatches may wait for their losses to be reported.
 inline constexpr int kMetricsAhead = 64;
 
 /// Bytes that one worker takes before the first minibatch.
@@ -96,7 +96,7 @@ class StageSetup {
   /// outputs is kept.
   int arenas() const { return recomputes_ ? 1 : in_flight_; }
   bool recomputes() const { return recomputes_; }
-  /// Of the losses of one minibatch and of the right predictions, in a report.
+  /// What one loss tells of a minibatch, in a report.
   size_t loss_bytes() const;
 
   WorkerMemory Memory(const PipelineSpec& spec) const;

@@ -14,13 +14,14 @@ Staging::Staging(Backend& backend, Comm& comm)
       uploaded_(backend.MakeMark()) {}
 
 Staging::~Staging() {
-  try {
-    for (const Queue queue : {Queue::kCompute, Queue::kUpload, Queue::kDownload}) {
+  for (const Queue queue : {Queue::kCompute, Queue::kUpload, Queue::kDownload}) {
+    try {
       backend_.Record(queue, *made_, "end");
       backend_.WaitOnHost(*made_, "end");
+    } catch (const std::exception& e) {
+      // What failed first is on its way already.
+      if (std::uncaught_exceptions() == 0) Warn("{}", e.what());
     }
-  } catch (const std::exception& e) {
-    Warn("{}", e.what());
   }
 }
 

@@ -25,13 +25,13 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
       clock_(backend, comm),
       staging_(backend, comm) {
   const WeightLayout& weights = setup_.weights();
-  if (backend.on_device()) comm.UseIdleCore();
+  state_ = backend.Allocate(weights.state_bytes());
+  // Takes the host's memory for a while: before the rest, so that the peak is training's.
+  weights.Initialise(*spec.model, backend, spec.seed, versions_.start(), state_.data());
   gradients_ = backend.Allocate(weights.params_bytes());
   if (spec.momentum != 0) momentum_ = backend.Allocate(weights.params_bytes());
-  state_ = backend.Allocate(weights.state_bytes());
   if (setup_.recomputes()) spare_state_ = backend.Allocate(weights.state_bytes());
   scratch_ = backend.Allocate(setup_.scratch_bytes());
-  weights.Initialise(*spec.model, backend, spec.seed, versions_.start(), state_.data());
   for (int i = 0; i < setup_.arenas(); ++i) {
     arenas_.push_back({backend.Allocate(setup_.arena_bytes()), backend.MakeMark()});
   }
@@ -42,9 +42,12 @@ Worker::Worker(const PipelineSpec& spec, Backend& backend, Comm& comm, int stage
   MakeSlots();
   MakeSums();
   MakeReports();
+  if (!backend.on_device()) return;
+  comm.UseIdleCore();
+  comm.SetWatch([&backend] { backend.CheckDevice(); });
 }
 
-Worker::~Worker() = default;
+Worker::~Worker() { comm_.SetWatch(nullptr); }
 
 void Worker::MakeSums() {
   const WeightLayout& weights = setup_.weights();
@@ -79,14 +82,13 @@ void Worker::MakeSums() {
 
 void Worker::MakeReports() {
   const size_t bytes = setup_.loss_bytes();
-  if (bytes == 0) return;
-  loss_memory_ = backend_.AllocateStaging(2 * kMetricsAhead * bytes);
-  const std::byte* at = loss_memory_.data();
-  for (int i = 0; i < kMetricsAhead; ++i, at += 2 * bytes) {
+  const size_t count = setup_.full().losses().size() * kMetricsAhead;
+  if (count == 0) return;
+  loss_memory_ = backend_.AllocateStaging(count * bytes);
+  for (size_t i = 0; i < count; ++i) {
     LossReport& report = reports_.emplace_back();
     report.worker = this;
-    report.values = reinterpret_cast<const float*>(at);
-    report.correct = reinterpret_cast<const float*>(at + bytes);
+    report.values = reinterpret_cast<const float*>(loss_memory_.data() + i * bytes);
   }
 }
 
@@ -178,40 +180,55 @@ void Worker::Forward(int64_t b, int64_t version) {
   backend_.Wait(Queue::kCompute, *At(arenas_, b).losses_reported, "losses reported");
   clock_.Computes();
   program.Forward(MemoryOf(b, version), *this);
-  if (!program.losses().empty()) ReportLoss(program, b);
+  ReportLosses(program, b);
   if (segment_.training) return;
   staging_.Read(InputsOf(b));
   PostInputs(Local(b) + setup_.input_slots());
 }
 
-void Worker::ReportLoss(const StageProgram& program, int64_t b) {
-  const StageProgram::Loss& loss = program.losses().back();
+void Worker::ReportLosses(const StageProgram& program, int64_t b) {
+  if (program.losses().empty()) return;
   Arena& arena = At(arenas_, b);
-  LossReport& report = reports_[static_cast<size_t>(reported_++ % kMetricsAhead)];
-  comm_.Wait(report.sent, {"report the loss", RunNumber(b), spec_.metrics_rank});
-  report.sent.Reset();
-  report.metrics = {.sequence = SequenceOf(segment_index_, b), .samples = SamplesIn(b)};
-  report.number = RunNumber(b);
-  report.training = segment_.training;
-  const size_t bytes = static_cast<size_t>(SamplesIn(b)) * sizeof(float);
   staging_.FollowCompute("losses made");
-  staging_.Download(const_cast<float*>(report.values), arena.memory.data() + loss.values, bytes);
-  staging_.Download(const_cast<float*>(report.correct), arena.memory.data() + loss.correct, bytes);
+  for (const StageProgram::Loss& loss : program.losses()) {
+    LossReport& report = reports_[static_cast<size_t>(reported_++) % reports_.size()];
+    const WaitReason reason{"report the loss", RunNumber(b), spec_.metrics_rank};
+    comm_.Wait(report.seen, reason);
+    comm_.Wait(report.sent, reason);
+    report.seen.Reset();
+    report.metrics = {.sequence = SequenceOf(segment_index_, b), .samples = SamplesIn(b)};
+    report.layer = loss.layer;
+    report.number = RunNumber(b);
+    report.training = segment_.training;
+    const size_t bytes = static_cast<size_t>(SamplesIn(b)) * kLossColumns * sizeof(float);
+    staging_.Download(const_cast<float*>(report.values), arena.memory.data() + loss.values, bytes);
+    comm_.Run(report, staging_.Downloaded());
+  }
   staging_.MarkDownloads(*arena.losses_reported, "losses reported");
-  comm_.Run(report, staging_.Downloaded());
 }
 
 void Worker::LossReport::Done(size_t /*bytes*/) {
   metrics.time_ns = NowNs();
-  for (int64_t i = 0; i < metrics.samples; ++i) {
-    metrics.loss_sum += static_cast<double>(values[i]);
-    metrics.correct += static_cast<double>(correct[i]);
+  const float* row = values;
+  for (int64_t i = 0; i < metrics.samples; ++i, row += kLossColumns) {
+    metrics.loss_sum += static_cast<double>(row[kLossSum]);
+    metrics.counted += static_cast<double>(row[kLossCounted]);
+    metrics.right += static_cast<double>(row[kLossRight]);
+    metrics.top5 += static_cast<double>(row[kLossTop5]);
   }
+  const PipelineSpec& spec = worker->spec_;
+  const bool main = layer == spec.model->main_loss();
   if (!std::isfinite(metrics.loss_sum)) {
-    Throw(ErrorCode::kInternal, "the {}loss is not finite at minibatch {} (stage {}, replica {})",
-          training ? "" : "evaluation's ", number + 1, worker->stage_, worker->replica_);
+    Throw(ErrorCode::kInternal, "the {}loss {}is not finite at minibatch {} (stage {}, replica {})",
+          training ? "" : "evaluation's ",
+          main ? "" : fmt::format("\"{}\" ", spec.model->layers()[layer].layer->name()), number + 1,
+          worker->stage_, worker->replica_);
   }
-  worker->comm_.StartSend(worker->spec_.metrics_rank, kTagMetrics, &metrics, sizeof metrics, sent);
+  if (main) {
+    sent.Reset();
+    worker->comm_.StartSend(spec.metrics_rank, kTagMetrics, &metrics, sizeof metrics, sent);
+  }
+  seen.Done(0);
 }
 
 // ---- Backward.

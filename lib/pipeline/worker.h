@@ -69,16 +69,18 @@ class Worker final : private StageObserver {
     Buffer memory;
     std::unique_ptr<Mark> losses_reported;  // kDownload: the losses in it are on the host
   };
-  // Sums what a loss said of a minibatch, once that is on the host, and sends it.
+  // Sums what a loss said of a minibatch, once that is on the host, and sends it where it is the
+  // main one.
   class LossReport final : public CommOperation {
    public:
     void Done(size_t bytes) override;
     Worker* worker = nullptr;
-    const float *values = nullptr, *correct = nullptr;
+    const float* values = nullptr;  // [samples, kLossColumns]
+    int layer = 0;
     MinibatchMetrics metrics;
     int64_t number = 0;  // over the whole run
     bool training = true;
-    Ticket sent;
+    Ticket seen, sent;  // found finite; only the main one is sent
   };
   // A range of the backend's memory that replicas sum; the job works on the host's side.
   struct Sum {
@@ -103,7 +105,7 @@ class Worker final : private StageObserver {
   void SetRoundWeights(int64_t first);
   void StartSum(Sum& sum);
   void FinishSum(Sum& sum, const WaitReason& reason, const char* purpose);
-  void ReportLoss(const StageProgram& program, int64_t b);
+  void ReportLosses(const StageProgram& program, int64_t b);
   void PostInputs(int64_t k);
   void PostGradients(int64_t k);
   void PostReceive(MessageSlot& slot, size_t i, const BorderMessage& message, int64_t b);

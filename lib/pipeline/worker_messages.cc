@@ -239,6 +239,8 @@ void Worker::WaitForSends() {
       comm_.Wait(slot.header_tickets[i], {.action = "finish sending gradients"});
     }
   }
+  // All losses of the segment were finite: a checkpoint may follow.
+  for (LossReport& report : reports_) comm_.Wait(report.seen, {.action = "look at the losses"});
 }
 
 }  // namespace pd

@@ -127,9 +127,7 @@ void StageProgram::PlaceForwardScratch(const std::vector<int>& last_reader,
     }
     if (info.saved_bytes > 0) step.saved = KeepInArena(info.saved_bytes);
     if (model_->layers()[step.layer].layer->is_loss()) {
-      step.correct = KeepInArena(static_cast<size_t>(batch()) * sizeof(float));
-      losses_.push_back(
-          {.layer = step.layer, .values = value_[y].offset, .correct = step.correct.offset});
+      losses_.push_back({.layer = step.layer, .values = value_[y].offset});
     }
   }
   const Packing packing = Pack(pieces);
@@ -320,7 +318,6 @@ OpArgs StageProgram::Bind(Step& step, const StageMemory& memory) const {
           .state = step.state_now,
           .saved = At(step.saved, memory),
           .workspace = nullptr,
-          .correct = reinterpret_cast<float*>(At(step.correct, memory)),
           .minibatch = memory.minibatch,
           .training = memory.training};
 }

@@ -69,11 +69,10 @@ class StageProgram {
   };
   const std::vector<Output>& outputs() const { return outputs_; }
 
-  /// The stage's losses, and where each one's [batch] values and right predictions lie in the
-  /// arena.
+  /// The stage's losses, and where each one's [batch, kLossColumns] lie in the arena.
   struct Loss {
     int layer = 0;
-    size_t values = 0, correct = 0;
+    size_t values = 0;
   };
   const std::vector<Loss>& losses() const { return losses_; }
 
@@ -108,7 +107,7 @@ class StageProgram {
     int layer = 0;
     Op* op = nullptr;
     std::vector<Place> x;
-    Place y, saved, correct, forward_workspace, backward_workspace;
+    Place y, saved, forward_workspace, backward_workspace;
     std::vector<size_t> params, state;  // offsets in their blocks
     bool runs_backward = false, wants_data = false;
     int dy = -1;  // accumulator

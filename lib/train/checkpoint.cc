@@ -46,7 +46,7 @@ CheckpointWriter::CheckpointWriter(std::string directory, const Plan& plan, Comm
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (!error && ::access(directory_.c_str(), W_OK) != 0) error = {errno, std::generic_category()};
-    if (error) Throw(ErrorCode::kIo, "--checkpoint: {}: {}", directory_, error.message());
+    PD_REQUIRE(!error, "--checkpoint: {}: cannot create: {}", directory_, error.message());
     // A manifest must never stand beside files of another run.
     for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
       PD_REQUIRE(!std::filesystem::exists(entry.path() / "manifest.json"),
@@ -188,6 +188,7 @@ void CheckpointWriter::WriteManifest() {
                                      {"train_time_s", info_.train_time_s},
                                      {"plan_digest", info_.plan_digest},
                                      {"config", nlohmann::ordered_json::parse(info_.config)},
+                                     {"data", nlohmann::ordered_json::parse(info_.data)},
                                      {"files", files}};
   try {
     std::filesystem::create_directories(Directory());

@@ -20,6 +20,7 @@ struct CheckpointInfo {
   int64_t minibatches = 0;  ///< Trained over the whole run.
   double train_time_s = 0;
   std::string plan_digest, config;  ///< `config`: config/1 text.
+  std::string data = "{}";          ///< DataSource::metadata.
 };
 
 /// Writes DIR/epoch-000003/: a safetensors file a stage by the rank of its first replica, then

@@ -33,6 +33,7 @@ const std::vector<Field>& Fields() {
       {"minibatches", &TrainConfig::minibatches, 1, kMany},
       {"eval_every", &TrainConfig::eval_every, 1, kMany},
       {"target_accuracy", &TrainConfig::target_accuracy, 1e-9, 1},
+      {"target_perplexity", &TrainConfig::target_perplexity, 1, 1e9},
       {"lr", &TrainConfig::lr, 0, 1e6},
       {"momentum", &TrainConfig::momentum, 0, 1},
       {"weight_decay", &TrainConfig::weight_decay, 0, 1e3},
@@ -64,10 +65,14 @@ std::string Expected(const Field& field) {
 }  // namespace
 
 void TrainConfig::Merge(const JsonView& json) {
-  std::vector<std::string_view> keys = {"format", "lr_schedule"};
+  std::vector<std::string_view> keys = {"format", "lr_schedule", "data_options"};
   for (const Field& field : Fields()) keys.push_back(field.key);
   json.CheckKeys(keys);
   if (json.Find("format")) CheckFormat(json, "config");
+  if (const auto view = json.Find("data_options")) {
+    if (!view->IsObject()) view->Fail("an object");
+    data_options = *view;
+  }
   if (const auto view = json.Find("lr_schedule")) lr_schedule = LrSchedule::Read(*view);
   for (const Field& field : Fields()) {
     const auto view = json.Find(field.key);
@@ -128,6 +133,7 @@ std::string TrainConfig::ToJson() const {
       json[key] = this->*(*b);
     }
   }
+  if (!data_options.value().empty()) json["data_options"] = data_options.value();
   nlohmann::ordered_json rule;
   rule["type"] = lr_schedule.type;
   if (lr_schedule.type == "step") {

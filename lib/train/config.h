@@ -13,11 +13,14 @@ namespace pd {
 /// have the same keys (flags with - for _). Defaults here.
 struct TrainConfig {
   std::string data;  ///< A directory, or "synthetic".
+  /// An object; its keys depend on the format of the data (lib/data).
+  JsonView data_options = JsonView::Parse("{}", "data_options");
   int64_t epochs = 1;
   int64_t minibatches = 0;  ///< Of each epoch; 0: all.
   int64_t eval_every =
       0;  ///< Minibatches between evaluations inside an epoch; 0: at epoch ends only.
-  double target_accuracy = 0;  ///< 0: none.
+  double target_accuracy = 0;    ///< 0: none.
+  double target_perplexity = 0;  ///< 0: none. With both, the first that is reached ends the run.
   double lr = 0.01, momentum = 0.9, weight_decay = 0;
   LrSchedule lr_schedule;
   std::string lr_scaling = "none";  ///< "linear": each stage's rate times its replicas.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -12,6 +13,34 @@
 #include "base/file.h"
 
 namespace pd {
+
+LossSums::LossSums(const Model& model) {
+  const Model::Node& loss = model.layers()[static_cast<size_t>(model.main_loss())];
+  has_top5_ = loss.layer->limit() > 5;
+  has_perplexity_ = !model.spec(loss.inputs.back()).shape.empty();
+}
+
+void LossSums::Add(const MinibatchMetrics& metrics) {
+  samples_ += metrics.samples;
+  loss_ += metrics.loss_sum;
+  counted_ += metrics.counted;
+  right_ += metrics.right;
+  top5_ += metrics.top5;
+}
+
+void LossSums::Clear() {
+  samples_ = 0;
+  loss_ = counted_ = right_ = top5_ = 0;
+}
+
+LossMeans LossSums::Means() const {
+  const double count = std::max(1.0, counted_);
+  LossMeans means{
+      .loss = loss_ / count, .accuracy = right_ / count, .top5_accuracy = {}, .perplexity = {}};
+  if (has_top5_) means.top5_accuracy = top5_ / count;
+  if (has_perplexity_) means.perplexity = std::exp(means.loss);
+  return means;
+}
 
 MetricsCollector::MetricsCollector(const PipelineSpec& spec, Comm& comm, int loss_stage)
     : comm_(comm),
@@ -89,11 +118,17 @@ void MetricsWriter::Train(int64_t epoch, int64_t minibatch, double loss, double 
       epoch, minibatch, JsonNumber(loss), samples_per_s, time_s));
 }
 
-void MetricsWriter::Eval(int64_t epoch, int64_t minibatch, double loss, double accuracy,
-                         double time_s, double train_time_s) {
+void MetricsWriter::Eval(int64_t epoch, int64_t minibatch, const LossMeans& means, double time_s,
+                         double train_time_s) {
+  std::string more;
+  if (means.top5_accuracy) {
+    more += fmt::format(R"("top5_accuracy":{},)", JsonNumber(*means.top5_accuracy));
+  }
+  if (means.perplexity) more += fmt::format(R"("perplexity":{},)", JsonNumber(*means.perplexity));
   Write(fmt::format(
-      R"({{"event":"eval","epoch":{},"minibatch":{},"loss":{},"accuracy":{},"time_s":{:.4f},"train_time_s":{:.4f}}})",
-      epoch, minibatch, JsonNumber(loss), JsonNumber(accuracy), time_s, train_time_s));
+      R"({{"event":"eval","epoch":{},"minibatch":{},"loss":{},"accuracy":{},{}"time_s":{:.4f},"train_time_s":{:.4f}}})",
+      epoch, minibatch, JsonNumber(means.loss), JsonNumber(means.accuracy), more, time_s,
+      train_time_s));
 }
 
 }  // namespace pd

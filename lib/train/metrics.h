@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,29 @@
 #include "pipeline/stage_setup.h"
 
 namespace pd {
+
+/// The loss over many targets, as it is reported.
+struct LossMeans {
+  double loss = 0, accuracy = 0;
+  std::optional<double> top5_accuracy;  ///< Where there are more than five classes.
+  std::optional<double> perplexity;     ///< e^loss, where targets are sequences.
+};
+
+/// Sums of the main loss over minibatches: every counted target weighs the same.
+class LossSums {
+ public:
+  explicit LossSums(const Model& model);
+  void Add(const MinibatchMetrics& metrics);
+  void Clear();
+  int64_t samples() const { return samples_; }
+  /// Without any counted target (device timed has none) all are 0, perplexity 1.
+  LossMeans Means() const;
+
+ private:
+  bool has_top5_, has_perplexity_;
+  int64_t samples_ = 0;
+  double loss_ = 0, counted_ = 0, right_ = 0, top5_ = 0;
+};
 
 /// Receives the losses of a segment on the metrics rank, in minibatch order, whichever replica
 /// computed them.
@@ -51,7 +75,7 @@ class MetricsWriter {
   /// Writes `line` and a newline.
   void Write(std::string_view line);
   void Train(int64_t epoch, int64_t minibatch, double loss, double samples_per_s, double time_s);
-  void Eval(int64_t epoch, int64_t minibatch, double loss, double accuracy, double time_s,
+  void Eval(int64_t epoch, int64_t minibatch, const LossMeans& means, double time_s,
             double train_time_s);
 
  private:

@@ -94,11 +94,12 @@ std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks) {
       text += fmt::format("{:>4}  {:<12} {:>5}\n", r.rank, r.host, "idle");
       continue;
     }
-    text += fmt::format("{:>4}  {:<12} {:>5} {:>7}  {:>9}  {:>9}  {:>3} of {:<2} {:<18} {}\n",
-                        r.rank, r.host, r.stage, r.replica, r.in_flight,
-                        FormatBytes(static_cast<double>(r.memory_bytes)), r.threads, r.cores,
-                        r.device_name.empty() ? r.device : r.device + " " + r.device_name,
-                        LayerSpan(plan.stages[static_cast<size_t>(r.stage)]));
+    text += fmt::format(
+        "{:>4}  {:<12} {:>5} {:>7}  {:>9}  {:>9}  {:>3} of {:<2} {:<18} {}\n", r.rank, r.host,
+        r.stage, r.replica, r.in_flight,
+        r.device == "timed" ? "-" : FormatBytes(static_cast<double>(r.memory_bytes)), r.threads,
+        r.cores, r.device_name.empty() ? r.device : r.device + " " + r.device_name,
+        LayerSpan(plan.stages[static_cast<size_t>(r.stage)]));
   }
   text.pop_back();
   return text;
@@ -140,11 +141,12 @@ Json ToJson(const Share& share) {
           {"memory_bytes", share.memory_bytes}};
 }
 
-std::string Columns(const Share& share) {
-  return fmt::format("{:>7.2f} ms  {:>5.1f} %  {:>9}  {:>9}  {:>9}", share.compute_ms,
-                     100 * share.idle_share, FormatBytes(share.bytes_sent),
-                     FormatBytes(share.bytes_received),
-                     FormatBytes(static_cast<double>(share.memory_bytes)));
+std::string Columns(const Share& share, bool memory) {
+  const std::string columns =
+      fmt::format("{:>7.2f} ms  {:>5.1f} %  {:>9}  {:>9}", share.compute_ms, 100 * share.idle_share,
+                  FormatBytes(share.bytes_sent), FormatBytes(share.bytes_received));
+  if (!memory) return columns;
+  return fmt::format("{}  {:>9}", columns, FormatBytes(static_cast<double>(share.memory_bytes)));
 }
 
 }  // namespace
@@ -152,16 +154,18 @@ std::string Columns(const Share& share) {
 std::string EndTable(const std::vector<RankTotals>& ranks, const MeasuredRun& run,
                      const Predicted* predicted) {
   std::string text =
-      fmt::format("{:>4}  {:>5}  {:>9}  {:>10}  {:>7}  {:>9}  {:>9}  {:>9}\n", "rank", "stage", "",
-                  "compute", "idle", "sent", "received", "memory");
+      fmt::format("{:>4}  {:>5}  {:>9}  {:>10}  {:>7}  {:>9}  {:>9}{}\n", "rank", "stage", "",
+                  "compute", "idle", "sent", "received", run.timed ? "" : "     memory");
   for (const RankTotals& r : ranks) {
     text += fmt::format("{:>4}  {:>5}  {:>9}  {}\n", r.rank,
                         r.stage < 0 ? "idle" : std::to_string(r.stage), "measured",
-                        Columns(Measured(r, run)));
+                        Columns(Measured(r, run), !run.timed));
     if (const auto expected = Expected(r, predicted)) {
-      text += fmt::format("{:>4}  {:>5}  {:>9}  {}\n", "", "", "predicted", Columns(*expected));
+      text += fmt::format("{:>4}  {:>5}  {:>9}  {}\n", "", "", "predicted",
+                          Columns(*expected, !run.timed));
     }
   }
+  if (run.timed) text += "no memory: device timed computes nothing\n";
   text += fmt::format("a minibatch: {:.2f} ms measured", run.minibatch_ms);
   if (run.steady_ms > 0) text += fmt::format(" ({:.2f} without fill and drain)", run.steady_ms);
   if (predicted != nullptr) text += fmt::format(", {:.2f} ms predicted", predicted->minibatch_ms);

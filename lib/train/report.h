@@ -31,7 +31,7 @@ struct RankTotals {
   int rank = 0, stage = -1;
   double compute_ms = 0, idle_ms = 0;
   int64_t bytes_sent = 0, bytes_received = 0;
-  /// Of the process: before it took the memory for training, and at most.
+  /// Of the process: what it takes beside the memory for training, and at most.
   int64_t base_memory_bytes = 0, peak_memory_bytes = 0;
 
   std::string Pack() const;
@@ -43,6 +43,7 @@ struct MeasuredRun {
   int64_t minibatches = 0;
   double minibatch_ms = 0;  ///< Filling and draining of the pipeline included.
   double steady_ms = 0;     ///< Between minibatches in the middle of segments; 0: too short for it.
+  bool timed = false;       ///< On device timed, whose memory tells nothing of training's.
 };
 
 /// Tables for people, without a final newline.

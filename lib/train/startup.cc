@@ -40,13 +40,7 @@ void CompareHellos(const std::vector<std::string>& hellos) {
   }
 }
 
-void CheckModel(const Plan& plan, const Model& model) {
-  int losses = 0;
-  for (const Model::Node& node : model.layers()) losses += node.layer->is_loss() ? 1 : 0;
-  PD_REQUIRE(
-      losses == 1,
-      "model \"{}\": expected one loss layer, found {} (auxiliary losses are not available yet)",
-      model.name(), losses);
+void CheckSchedule(const Plan& plan) {
   const std::vector<std::string_view> known = ScheduleNames();
   if (std::find(known.begin(), known.end(), plan.schedule) == known.end()) {
     std::string list;
@@ -69,7 +63,7 @@ Agreement Parse(const std::string& plan_text, const std::string& plan_name,
              plan_name);
   if (!agreement.config.schedule.empty()) agreement.plan.schedule = agreement.config.schedule;
   agreement.model = std::make_unique<Model>(Model::Parse(*agreement.plan.model));
-  CheckModel(agreement.plan, *agreement.model);
+  CheckSchedule(agreement.plan);
   agreement.plan_digest = Hex(HashBytes(plan_text));
   agreement.config_digest = Hex(HashBytes(config_text));
   agreement.binary_digest = BinaryDigest();
@@ -93,7 +87,11 @@ std::string ReadTexts(const TrainArguments& arguments) {
     RefuseOverwrite(input, config.metrics, "--metrics");
     RefuseOverwrite(input, config.trace, "--trace");
   }
-  RefuseOverwrite(config.metrics, config.trace, "--trace");
+  RefuseOverwrite(config.metrics, config.trace, "--trace", "--metrics'");
+  if (!arguments.check) {
+    RequireWritable(config.metrics, "--metrics", Output::kInPlace);
+    if (!config.trace.empty()) RequireWritable(config.trace, "--trace", Output::kInPlace);
+  }
   const std::string name = arguments.plan == "-" ? "standard input" : arguments.plan;
   const std::string text = ReadFile(arguments.plan);
   Parse(text, name, config.ToJson());  // refuses here, on the rank that has the file

@@ -18,6 +18,7 @@
 #include "train/devices.h"
 #include "train/metrics.h"
 #include "train/report.h"
+#include "train/steady_timer.h"
 #include "train/trace_file.h"
 
 namespace pd {
@@ -56,47 +57,7 @@ Cut CutOf(const Agreement& agreement) {
 // The data set of a run as every rank needs to know it.
 struct DataInfo {
   int64_t train = 0, test = 0;
-  std::string description;
-};
-
-// Minibatches until the pipeline is full.
-int64_t FilledAfter(const PipelineShape& shape) {
-  int64_t minibatches = 0;
-  for (const auto& stage : shape.stages) {
-    minibatches = std::max<int64_t>(minibatches, int64_t{stage.replicas} * stage.in_flight);
-  }
-  return 2 * minibatches;
-}
-
-// The time between minibatches in the middle of segments: without filling and draining. Replicas
-// take turns, so it is taken over whole cycles of turns, whose ends the same worker reports, by its
-// own clock.
-class SteadyTimer {
- public:
-  explicit SteadyTimer(const PipelineShape& shape) : first_(FilledAfter(shape)), cycle_(1) {
-    for (const auto& stage : shape.stages) {
-      cycle_ = std::min(std::lcm<int64_t>(cycle_, stage.replicas), kLongestCycle);
-    }
-  }
-  void Begin(int64_t minibatches) {
-    seen_ = 0;
-    counted_ = minibatches < 2 * first_ ? 0 : (minibatches - first_) / cycle_ * cycle_;
-  }
-  void Minibatch(int64_t time_ns) {
-    ++seen_;
-    if (counted_ == 0) return;
-    if (seen_ == first_) begin_ns_ = time_ns;
-    if (seen_ != first_ + counted_) return;
-    ns_ += time_ns - begin_ns_;
-    count_ += counted_;
-  }
-  double minibatch_ms() const {
-    return count_ == 0 ? 0 : NsToMs(ns_) / static_cast<double>(count_);
-  }
-
- private:
-  static constexpr int64_t kLongestCycle = int64_t{1} << 40;  // Not reached by any run.
-  int64_t first_, cycle_, counted_ = 0, seen_ = 0, begin_ns_ = 0, ns_ = 0, count_ = 0;
+  std::string description, metadata;
 };
 
 class Run {
@@ -109,6 +70,7 @@ class Run {
         spec_(MakeSpec(agreement_, cut_)),
         role_(RoleOf(agreement_.plan, comm_.rank())),
         progress_(config_.progress),
+        losses_(*spec_.model),
         steady_(spec_.shape) {}
 
   int Execute(const std::function<void(const std::exception&)>& on_failure) {
@@ -147,6 +109,8 @@ class Run {
   void AppendTrace(std::string_view prefix);
   void BetweenActions();
   void TakeMetrics(const MinibatchMetrics& metrics);
+  bool HasTarget() const { return config_.target_accuracy > 0 || config_.target_perplexity > 0; }
+  bool Reached(const LossMeans& test) const;
   void LogTrain();
   RankTotals Totals() const;
   int Finish();
@@ -184,8 +148,10 @@ class Run {
   std::unique_ptr<MetricsCollector> collector_;
   Progress progress_;
   int64_t start_ns_ = 0, segment_start_ns_ = 0, train_ns_ = 0;
-  double loss_sum_ = 0, accuracy_ = -1, time_to_accuracy_s_ = -1;
-  int64_t loss_samples_ = 0, metrics_minibatch_ = 0, logged_ns_ = 0;
+  LossSums losses_;                // since the last train event
+  std::optional<LossMeans> test_;  // of the last evaluation
+  double time_to_accuracy_s_ = -1;
+  int64_t metrics_minibatch_ = 0, logged_ns_ = 0;
   SteadyTimer steady_;
 };
 
@@ -200,17 +166,26 @@ void Run::CheckWorld() const {
 void Run::OpenTheData() {
   // Reading data and taking memory may be slow.
   comm_.SetLimits({.report_s = 60, .fail_s = 10 * config_.stall_timeout});
-  std::vector<TensorSpec> fields;
-  for (const Model::Input& input : spec_.model->inputs()) fields.push_back(input.spec);
+  std::vector<DataField> fields;
+  for (const Model::Input& input : spec_.model->inputs()) {
+    fields.push_back({input.name, input.spec, input.limit, input.target});
+  }
   const bool reads = role_ && role_->first == 0;
   const std::vector<std::string> all = Together(comm_, [&] {
     if (!reads) return std::string();
-    source_ = OpenData(config_.data, fields, spec_.model->classes(), spec_.seed);
+    source_ = OpenData(config_.data, fields, config_.data_options, spec_.seed);
     const int64_t train = source_.train->size();
     PD_REQUIRE(train > 0, "{}: expected training samples, found none", config_.data);
-    PD_REQUIRE(config_.target_accuracy == 0 || source_.test->size() > 0,
-               "--target-accuracy: needs test samples, {} has none", config_.data);
-    return Json({{"train", train}, {"test", source_.test->size()}, {"about", source_.description}})
+    PD_REQUIRE(!HasTarget() || source_.test->size() > 0, "{}: needs test samples, {} has none",
+               config_.target_accuracy > 0 ? "--target-accuracy" : "--target-perplexity",
+               config_.data);
+    PD_REQUIRE(config_.target_perplexity == 0 || losses_.Means().perplexity,
+               "--target-perplexity: expected a model whose targets are sequences, found \"{}\"",
+               spec_.model->name());
+    return Json({{"train", train},
+                 {"test", source_.test->size()},
+                 {"about", source_.description},
+                 {"metadata", source_.metadata}})
         .dump();
   });
   const std::vector<int>& readers = spec_.ranks[0];
@@ -221,7 +196,10 @@ void Run::OpenTheData() {
         fmt::format("{}: rank {} reads other data than rank {}", config_.data, r, readers[0]));
   }
   const Json info = Json::parse(all[static_cast<size_t>(readers[0])]);
-  data_ = {.train = info["train"], .test = info["test"], .description = info["about"]};
+  data_ = {.train = info["train"],
+           .test = info["test"],
+           .description = info["about"],
+           .metadata = info["metadata"]};
   epoch_samples_ = data_.train;
   if (config_.minibatches > 0 && config_.minibatches < MinibatchesPerEpoch()) {
     epoch_samples_ = config_.minibatches * spec_.batch_size;
@@ -249,7 +227,6 @@ void Run::TakeDevices() {
 }
 
 void Run::TakeMemory() {
-  base_memory_bytes_ = ResidentMemoryBytes();
   RankInfo info;
   info.rank = comm_.rank();
   info.host = agreement_.hosts[static_cast<size_t>(comm_.rank())];
@@ -260,8 +237,10 @@ void Run::TakeMemory() {
     info.machine = MachineId();
     worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
     if (role_->first == 0) {
-      train_loader_ = std::make_unique<Loader>(*source_.train, spec_.batch_size, kReadAhead);
-      test_loader_ = std::make_unique<Loader>(*source_.test, spec_.batch_size, kReadAhead);
+      train_loader_ = std::make_unique<Loader>(*source_.train, spec_.batch_size, kReadAhead,
+                                               source_.decode_threads);
+      test_loader_ = std::make_unique<Loader>(*source_.test, spec_.batch_size, kReadAhead,
+                                              source_.decode_threads);
     }
     info.stage = role_->first;
     info.replica = role_->second;
@@ -270,6 +249,9 @@ void Run::TakeMemory() {
     info.memory_bytes = static_cast<int64_t>(worker_->setup().Memory(spec_).of_backend());
     return info.Pack();
   });
+  // Libraries, kernels compiled and samples read; on a host also what training has taken.
+  base_memory_bytes_ = ResidentMemoryBytes();
+  if (worker_ && !backend_->on_device()) base_memory_bytes_ -= info.memory_bytes;
   for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
   // From here on every wait is for another worker's step, or on rank 0 for a loss. Another idle
   // rank waits for whole epochs; the others notice when one of them is gone.
@@ -281,10 +263,6 @@ void Run::TakeMemory() {
 }
 
 void Run::Announce() {
-  int loss_stage = 0;
-  for (int l = 0; l < spec_.model->num_layers(); ++l) {
-    if (spec_.model->layers()[l].layer->is_loss()) loss_stage = cut_.stage_of[l];
-  }
   if (!config_.trace.empty()) {
     clock_offset_ns_ = ClockOffsetNs(comm_);
     compute_trace_ = Trace(kTraceSlices);
@@ -307,7 +285,8 @@ void Run::Announce() {
     return std::string();
   });
   if (!IsRoot()) return;
-  collector_ = std::make_unique<MetricsCollector>(spec_, comm_, loss_stage);
+  collector_ = std::make_unique<MetricsCollector>(
+      spec_, comm_, cut_.stage_of[static_cast<size_t>(spec_.model->main_loss())]);
   Json event = {{"event", "start"},
                 {"plan_digest", agreement_.plan_digest},
                 {"config_digest", agreement_.config_digest},
@@ -355,7 +334,7 @@ void Run::TrainEpoch() {
     end = std::min(count, first + step);
     TrainSegment(first, end, order);
     Evaluate(end);
-    if (IsRoot() && reached_ && loss_samples_ > 0) LogTrain();
+    if (IsRoot() && reached_ && losses_.samples() > 0) LogTrain();
   }
   if (checkpoints_ == nullptr) return;
   checkpoints_->Begin({.epoch = epoch_ + 1,
@@ -363,7 +342,8 @@ void Run::TrainEpoch() {
                        .minibatches = trained_,
                        .train_time_s = NsToS(train_ns_),
                        .plan_digest = agreement_.plan_digest,
-                       .config = config_.ToJson()});
+                       .config = config_.ToJson(),
+                       .data = data_.metadata});
 }
 
 void Run::TrainSegment(int64_t first, int64_t end, const std::vector<int64_t>& order) {
@@ -429,23 +409,22 @@ void Run::BetweenActions() {
 void Run::TakeMetrics(const MinibatchMetrics& metrics) {
   ++metrics_minibatch_;
   steady_.Minibatch(metrics.time_ns);
-  loss_sum_ += metrics.loss_sum;
-  loss_samples_ += metrics.samples;
+  losses_.Add(metrics);
   if (metrics_minibatch_ % config_.log_every == 0 || metrics_minibatch_ == MinibatchesPerEpoch())
     LogTrain();
 }
 
 void Run::LogTrain() {
   const int64_t now = NowNs();
-  const double loss = loss_sum_ / static_cast<double>(loss_samples_);
-  const double rate = static_cast<double>(loss_samples_) / std::max(1e-9, NsToS(now - logged_ns_));
+  const double loss = losses_.Means().loss;
+  const double rate =
+      static_cast<double>(losses_.samples()) / std::max(1e-9, NsToS(now - logged_ns_));
   writer_->Train(epoch_ + 1, metrics_minibatch_, loss, rate, TimeS());
   const double done = static_cast<double>(epoch_ * MinibatchesPerEpoch() + metrics_minibatch_);
   const double left = static_cast<double>(config_.epochs * MinibatchesPerEpoch()) - done;
   progress_.Show(epoch_ + 1, config_.epochs, metrics_minibatch_, MinibatchesPerEpoch(), loss,
-                 accuracy_, rate, TimeS() / done * left);
-  loss_sum_ = 0;
-  loss_samples_ = 0;
+                 test_ ? test_->accuracy : -1, rate, TimeS() / done * left);
+  losses_.Clear();
   logged_ns_ = now;
 }
 
@@ -456,12 +435,11 @@ void Run::Evaluate(int64_t minibatch) {
   Segment segment;
   segment.training = false;
   segment.samples = data_.test;
-  double loss = 0, correct = 0;
+  LossSums sums(*spec_.model);
   if (IsRoot()) collector_->Begin(segment_, (data_.test + spec_.batch_size - 1) / spec_.batch_size);
   const auto take = [&](const MinibatchMetrics* metrics) {
     if (metrics == nullptr) return false;
-    loss += metrics->loss_sum;
-    correct += metrics->correct;
+    sums.Add(*metrics);
     return true;
   };
   segment.between_actions = [&] {
@@ -482,18 +460,24 @@ void Run::Evaluate(int64_t minibatch) {
   while (IsRoot() && take(collector_->Wait())) {
   }
   if (IsRoot()) {
-    loss /= static_cast<double>(data_.test);
-    accuracy_ = correct / static_cast<double>(data_.test);
-    writer_->Eval(epoch_ + 1, minibatch, loss, accuracy_, TimeS(), NsToS(train_ns_));
+    test_ = sums.Means();
+    writer_->Eval(epoch_ + 1, minibatch, *test_, TimeS(), NsToS(train_ns_));
     progress_.Clear();
-    Log("epoch {}, minibatch {}: test loss {:.4f}, accuracy {:.4f}, {:.1f} s of training",
-        epoch_ + 1, minibatch, loss, accuracy_, NsToS(train_ns_));
-    reached_ = config_.target_accuracy > 0 && accuracy_ >= config_.target_accuracy;
+    Log("epoch {}, minibatch {}: test loss {:.4f}, accuracy {:.4f}{}, {:.1f} s of training",
+        epoch_ + 1, minibatch, test_->loss, test_->accuracy,
+        test_->perplexity ? fmt::format(", perplexity {:.2f}", *test_->perplexity) : "",
+        NsToS(train_ns_));
+    reached_ = Reached(*test_);
     if (reached_) time_to_accuracy_s_ = NsToS(train_ns_);
   }
   reached_ = comm_.Broadcast(reached_ ? "1" : "0", 0) == "1";
   AppendTrace("evaluation ");
   logged_ns_ += NowNs() - begin;  // the rate of the next train event leaves the evaluation out
+}
+
+bool Run::Reached(const LossMeans& test) const {
+  if (config_.target_accuracy > 0 && test.accuracy >= config_.target_accuracy) return true;
+  return config_.target_perplexity > 0 && *test.perplexity <= config_.target_perplexity;
 }
 
 RankTotals Run::Totals() const {
@@ -512,7 +496,7 @@ int Run::Finish() {
   }
   const std::vector<std::string> packed = comm_.Gather(Totals().Pack());
   if (IsRoot()) ReportEnd(packed);
-  const int status = config_.target_accuracy > 0 && !reached_ ? 3 : 0;
+  const int status = HasTarget() && !reached_ ? 3 : 0;
   if (checkpoints_ == nullptr) return status;
   checkpoints_->Finish();
   if (checkpoints_->lost() == 0) return status;
@@ -525,8 +509,10 @@ void Run::ReportEnd(const std::vector<std::string>& packed) {
   const double minibatch_ms =
       NsToMs(train_ns_) / static_cast<double>(std::max<int64_t>(1, trained_));
   const Predicted* predicted = agreement_.plan.predicted ? &*agreement_.plan.predicted : nullptr;
-  const MeasuredRun run{
-      .minibatches = trained_, .minibatch_ms = minibatch_ms, .steady_ms = steady_.minibatch_ms()};
+  const MeasuredRun run{.minibatches = trained_,
+                        .minibatch_ms = minibatch_ms,
+                        .steady_ms = steady_.minibatch_ms(),
+                        .timed = config_.device == "timed"};
   std::vector<RankTotals> ranks;
   for (const std::string& text : packed) ranks.push_back(RankTotals::Unpack(text));
   const Json event = {
@@ -534,9 +520,11 @@ void Run::ReportEnd(const std::vector<std::string>& packed) {
       {"reached", reached_},
       {"target_accuracy",
        config_.target_accuracy > 0 ? Json(config_.target_accuracy) : Json(nullptr)},
+      {"target_perplexity",
+       config_.target_perplexity > 0 ? Json(config_.target_perplexity) : Json(nullptr)},
       {"time_to_accuracy_s", reached_ ? Json(time_to_accuracy_s_) : Json(nullptr)},
       {"epochs", epoch_},
-      {"accuracy", accuracy_ >= 0 ? Json(accuracy_) : Json(nullptr)},
+      {"accuracy", test_ ? Json(test_->accuracy) : Json(nullptr)},
       {"predicted_minibatch_ms",
        predicted != nullptr ? Json(predicted->minibatch_ms) : Json(nullptr)},
       {"minibatch_ms", minibatch_ms},

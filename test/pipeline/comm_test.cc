@@ -102,20 +102,45 @@ TEST_CASE("a worker that ends the job ends the waits of the others") {
              ContainsSubstring("rank 2 ended the job with status 4"));
 }
 
-TEST_CASE("a stopped communication thread touches no memory") {
+TEST_CASE("a wait asks its watch, and ends with what that throws") {
   LoopbackHub hub(2);
+  Comm comm(hub.transport(0));
+  char byte = 0;
+  Ticket ticket;
+  comm.SetWatch([] { Throw(ErrorCode::kDevice, "the device is gone"); });
+  comm.Receive(1, 5, &byte, 1, ticket);
+  CHECK(ErrorOf([&] { comm.Wait(ticket, {.action = "receive"}); }, ErrorCode::kDevice) ==
+        "the device is gone");
+}
+
+TEST_CASE("a stopped communication thread touches no memory") {
+  LoopbackHub hub(2, 256);
   Comm peer(hub.transport(1));
   char to = 'a', from = 'b';
-  Ticket received, sent;
+  std::vector<char> room(1000, 'c'), message(1000, 'd');  // longer than an eager message
+  Ticket received, sent, never_received, never_sent;
   {
     Comm comm(hub.transport(0));
     comm.Receive(1, 5, &to, 1, received);
+    comm.Send(1, 6, message.data(), message.size(), never_sent);
+    // An answer: what was started before is under way.
+    Ticket asked, answered;
+    char byte = 0;
+    peer.Send(0, 7, &byte, 1, asked);
+    comm.Receive(1, 7, &byte, 1, answered);
+    comm.Wait(answered, {.action = "receive"});
     comm.Stop();
     comm.Stop();
   }
   peer.Send(0, 5, &from, 1, sent);
   peer.Wait(sent, {.action = "send"});  // eager
+  peer.Receive(0, 6, room.data(), room.size(), never_received);
+  peer.Send(1, 8, &from, 1, sent);
+  peer.Wait(sent, {.action = "send"});
   CHECK_FALSE(received.done());
+  CHECK(to == 'a');
+  CHECK_FALSE(never_received.done());
+  CHECK(room == std::vector<char>(1000, 'c'));
 }
 
 TEST_CASE("texts of any length and any bytes reach every rank") {

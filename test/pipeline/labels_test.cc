@@ -19,7 +19,6 @@ class LabelImages final : public Dataset {
   explicit LabelImages(int64_t shift) : shift_(shift) {}
   int64_t size() const override { return 120; }
   const std::vector<TensorSpec>& fields() const override { return fields_; }
-  int64_t classes() const override { return 4; }
   void Read(int64_t index, int field, uint64_t /*epoch*/, void* out) const override {
     if (field == 1) {
       const int32_t label = LabelOf(index + shift_);
@@ -77,7 +76,7 @@ Answers Add(const std::vector<MinibatchMetrics>& metrics) {
     ++answers.minibatches;
     answers.samples += m.samples;
     answers.last = m.samples;
-    answers.right += m.correct;
+    answers.right += m.right;
   }
   return answers;
 }
@@ -209,7 +208,6 @@ class Constant final : public Dataset {
  public:
   int64_t size() const override { return 100; }
   const std::vector<TensorSpec>& fields() const override { return fields_; }
-  int64_t classes() const override { return 4; }
   void Read(int64_t /*index*/, int field, uint64_t /*epoch*/, void* out) const override {
     if (field == 1) {
       std::memset(out, 0, sizeof(int32_t));

@@ -49,11 +49,11 @@ TrainingResult TrainPipelined(const TrainingCase& c, const Dataset& data, Transp
   std::vector<float> losses, evaluations;
   for (size_t i = 0; i < c.segments.size(); ++i) {
     for (const MinibatchMetrics& m : session.Train(data, c.segments[i]))
-      losses.push_back(static_cast<float>(m.loss_sum / static_cast<double>(m.samples)));
+      losses.push_back(static_cast<float>(m.loss_sum / m.counted));
     if (i >= c.evaluations.size()) continue;
     for (const MinibatchMetrics& m : session.Evaluate(data, c.evaluations[i])) {
-      evaluations.push_back(static_cast<float>(m.loss_sum / static_cast<double>(m.samples)));
-      evaluations.push_back(static_cast<float>(m.correct));
+      evaluations.push_back(static_cast<float>(m.loss_sum / m.counted));
+      evaluations.push_back(static_cast<float>(m.right));
     }
   }
   std::string mine;

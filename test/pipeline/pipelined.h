@@ -24,7 +24,6 @@ class RandomData final : public Dataset {
   RandomData(int64_t size, Shape image, int64_t classes, uint64_t seed);
   int64_t size() const override { return size_; }
   const std::vector<TensorSpec>& fields() const override { return fields_; }
-  int64_t classes() const override { return classes_; }
   void Read(int64_t index, int field, uint64_t epoch, void* out) const override;
 
  private:

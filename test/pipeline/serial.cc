@@ -238,7 +238,7 @@ class Serial {
     struct Call {
       std::vector<const void*> x, params;
       std::vector<void*> dx, dparams, state;
-      BlockPtr saved, workspace, correct;
+      BlockPtr saved, workspace;
       OpArgs args;
     };
     std::vector<Call> calls(model_.num_layers());
@@ -258,7 +258,6 @@ class Serial {
       for (const BlockPtr& block : state_[l][replica]) call.state.push_back(block->data());
       call.saved = Zeros(info.saved_bytes);
       call.workspace = Zeros(info.workspace_bytes);
-      call.correct = Zeros(samples * sizeof(float));
       call.dx.resize(node.inputs.size());
       call.args = {.x = call.x,
                    .y = values[model_.OutputOf(l)]->data(),
@@ -269,21 +268,18 @@ class Serial {
                    .state = call.state,
                    .saved = call.saved->data(),
                    .workspace = call.workspace->data(),
-                   .correct = static_cast<float*>(call.correct->data()),
                    .minibatch = static_cast<uint64_t>(number_ + b),
                    .training = training};
       plan.op(l).Forward(call.args);
-      if (!node.layer->is_loss()) continue;
-      const std::vector<float> losses =
-          Floats(*backend_, *values[model_.OutputOf(l)], static_cast<size_t>(samples));
-      double sum = 0;
-      for (int64_t n = 0; n < samples; ++n) sum += static_cast<double>(losses[n]);
-      std::vector<float>& means = result_[training ? "loss" : "evaluation"];
-      means.push_back(static_cast<float>(sum / static_cast<double>(samples)));
+      if (l != model_.main_loss()) continue;
+      const std::vector<float> y = Floats(*backend_, *values[model_.OutputOf(l)],
+                                          static_cast<size_t>(samples * kLossColumns));
+      std::vector<double> sums(kLossColumns);
+      for (size_t i = 0; i < y.size(); ++i) sums[i % kLossColumns] += static_cast<double>(y[i]);
+      std::vector<float>& told = result_[training ? "loss" : "evaluation"];
+      told.push_back(static_cast<float>(sums[kLossSum] / sums[kLossCounted]));
       if (training) continue;
-      const std::vector<float> correct =
-          Floats(*backend_, *call.correct, static_cast<size_t>(samples));
-      means.push_back(std::accumulate(correct.begin(), correct.end(), 0.0F));
+      told.push_back(static_cast<float>(sums[kLossRight]));
     }
     if (!training) return {};
     for (int l = model_.num_layers() - 1; l >= 0; --l) {

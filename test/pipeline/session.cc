@@ -16,7 +16,6 @@ class Front final : public Dataset {
   Front(const Dataset& whole, int64_t size) : whole_(whole), size_(size) {}
   int64_t size() const override { return size_; }
   const std::vector<TensorSpec>& fields() const override { return whole_.fields(); }
-  int64_t classes() const override { return whole_.classes(); }
   void Read(int64_t index, int field, uint64_t epoch, void* out) const override {
     whole_.Read(index, field, epoch, out);
   }
@@ -70,7 +69,7 @@ Session::Session(const TrainingCase& c, Transport& transport, std::unique_ptr<Ba
       spec_(SpecOf(c, model_, cut_)),
       comm_(transport, {.report_s = 20, .fail_s = 60}),
       backend_(backend != nullptr ? std::move(backend) : BackendOf(c, transport.rank())),
-      collector_(spec_, comm_, cut_.stage_of[model_.num_layers() - 1]) {
+      collector_(spec_, comm_, cut_.stage_of[model_.main_loss()]) {
   const auto [stage, replica] = RoleOf(spec_, transport);
   spec_.direct_messages = transport.takes_device_memory();
   worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, stage, replica);

@@ -7,10 +7,13 @@ namespace {
 
 std::atomic<bool> watching{false};
 std::atomic<int64_t> by_us{0}, by_kernels{0};
+std::atomic<bool (*)()> ignored{[] { return false; }};
 thread_local bool in_kernel = false;
 
 void* Counted(size_t bytes, size_t alignment) noexcept {
-  if (watching.load(std::memory_order_relaxed)) ++(in_kernel ? by_kernels : by_us);
+  if (watching.load(std::memory_order_relaxed) && !ignored.load(std::memory_order_relaxed)()) {
+    ++(in_kernel ? by_kernels : by_us);
+  }
   if (bytes == 0) bytes = 1;
   if (alignment == 0) return std::malloc(bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -77,6 +80,8 @@ void WatchAllocations(bool on) {
   if (on) by_us = by_kernels = 0;
   watching = on;
 }
+
+void IgnoreAllocationsWhile(bool (*inside)()) { ignored = inside; }
 
 Allocations CountedAllocations() { return {.ours = by_us, .kernels = by_kernels}; }
 

@@ -14,6 +14,8 @@ struct Allocations {
   int64_t ours = 0, kernels = 0;
 };
 void WatchAllocations(bool on);
+/// Leaves out calls on threads for which it is true: inside an emulation.
+void IgnoreAllocationsWhile(bool (*inside)());
 Allocations CountedAllocations();  ///< Since watching was last switched on.
 
 /// Passes everything on to a backend, adds up the memory that it is asked for, and marks the time

@@ -62,7 +62,10 @@ class Stages {
       Forward(stage);
       for (const StageProgram::Loss& loss : stage.program->losses()) {
         const auto* values = reinterpret_cast<const double*>(stage.arena.data() + loss.values);
-        for (int64_t i = 0; i < kBatch; ++i) sum += values[i] / static_cast<double>(kBatch);
+        for (int64_t i = 0; i < kBatch; ++i) {
+          sum += model_.layers()[loss.layer].layer->loss_weight() * values[i * kLossColumns] /
+                 static_cast<double>(kBatch);
+        }
       }
     }
     return sum;

@@ -24,9 +24,11 @@ TEST_CASE("every line of metrics is strict JSON that fits the schema, beside NaN
     MetricsWriter writer(folder / "m.jsonl");
     for (const double loss : {0.5, 1e-300, 1e300, 3.0, nan, infinity, -infinity}) {
       writer.Train(1, 10, loss, 1234.5678, 0.25);
-      writer.Eval(1, 10, loss, 0.5, 9.5, 8);
+      writer.Eval(1, 10, {.loss = loss, .accuracy = 0.5, .top5_accuracy = {}, .perplexity = {}},
+                  9.5, 8);
     }
-    writer.Eval(1, 10, 1, nan, 9.5, 8);
+    writer.Eval(1, 10, {.loss = 1, .accuracy = nan, .top5_accuracy = 0.5, .perplexity = infinity},
+                9.5, 8);
   }
   std::istringstream text(ReadFile(folder / "m.jsonl"));
   std::string line;
@@ -76,7 +78,9 @@ TEST_CASE("losses come in minibatch order, whichever replica is the first to tel
     std::vector<Ticket> tickets(2 * kMinibatches);
     for (int64_t segment = 1; segment <= 2; ++segment) {
       for (int64_t b = replica; b < kMinibatches; b += 3) {
-        mine.push_back({SequenceOf(segment, b), 4, static_cast<double>(100 * segment + b), 0});
+        mine.push_back({.sequence = SequenceOf(segment, b),
+                        .samples = 4,
+                        .loss_sum = static_cast<double>(100 * segment + b)});
         comm.Send(0, kTagMetrics, &mine.back(), sizeof mine.back(), tickets[mine.size() - 1]);
       }
     }
