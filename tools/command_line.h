@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 
 namespace pd {
 
@@ -27,6 +30,29 @@ inline std::string Complaint(const CLI::App& app, const CLI::ParseError& error) 
                        near.empty() ? help : fmt::format("did you mean {}?", near));
   }
   return fmt::format("{}: expected no more arguments; {}", app.remaining().front(), help);
+}
+
+/// Answers a command line that asks for help or the version, or cannot be parsed; returns the exit
+/// status.
+inline int Answer(const CLI::App& app, const CLI::ParseError& error, bool speaks = true) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    return speaks ? app.exit(error) : 0;
+  }
+  if (speaks) LogLine(Complaint(app, error));
+  return 2;
+}
+
+/// The exit status of a program that fails with `error`.
+inline int StatusOf(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return known != nullptr && known->code() == ErrorCode::kInvalidInput ? 2 : 1;
+}
+
+/// Says what went wrong, in one line; returns the exit status.
+inline int Complain(const std::exception& error) {
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  LogLine(memory ? "out of memory" : error.what());
+  return StatusOf(error);
 }
 
 }  // namespace pd

@@ -6,11 +6,22 @@
 #include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "command_line.h"
 #include "network/network.h"
 #include "transport/mpi/mpi_session.h"
 #include "transport/mpi/mpi_transport.h"
 
 namespace pd {
+
+/// Why `output` cannot be written, or nothing.
+inline std::string RefusalOf(const std::string& output) {
+  try {
+    RequireWritable(output, "-o");
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
 
 /// pd-profile --network, on every rank of the job: rank 0 speaks and writes. Returns the exit
 /// status; ends the whole job where the measurement fails.
@@ -21,16 +32,15 @@ inline int RunNetworkProfile(const std::string& output, bool quiet) {
   NetworkReport report;
   try {
     Comm comm(transport);
+    const std::string refusal = comm.GatherAll(speaks ? RefusalOf(output) : "")[0];
+    PD_REQUIRE(refusal.empty(), "{}", refusal);
     report = MeasureNetwork(comm, {MachineId(), transport.host(), AvailableMemoryBytes()});
   } catch (const Error& e) {
     // What is refused, is refused on every rank alike.
-    const bool refused = e.code() == ErrorCode::kInvalidInput;
-    if (speaks || !refused) Log("{}", e.what());
-    if (!refused) session.Abort(1);
-    return 2;
+    if (e.code() != ErrorCode::kInvalidInput) session.Abort(Complain(e));
+    return speaks ? Complain(e) : StatusOf(e);
   } catch (const std::exception& e) {
-    Log("{}", e.what());
-    session.Abort(1);
+    session.Abort(Complain(e));
   }
   if (!speaks) return 0;
   try {
@@ -38,8 +48,7 @@ inline int RunNetworkProfile(const std::string& output, bool quiet) {
     for (const std::string& warning : report.warnings) Warn("{}", warning);
     WriteFile(output, WriteCluster(report.cluster));
   } catch (const Error& e) {
-    Log("{}", e.what());
-    return 1;
+    return Complain(e);
   }
   return 0;
 }

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "partition/partition.h"
+#include "partition/replicas.h"
 
 namespace pd {
 
@@ -40,7 +40,8 @@ struct PartitionFlags {
            "auto, data-parallel, model-parallel or straight (auto)");
     option("--cut-after", cut_after, "LAYER", "a stage ends behind this layer; may be repeated")
         ->allow_extra_args(false);
-    option("--replicas", replicas, "N,N,...", "of the stages, hence their number: 3,1");
+    option("--replicas", replicas, "N,N,...",
+           "of the stages, hence their number: 3,1, or 2-1x8 as the table has it");
     app.add_flag("--no-recompute", no_recompute,
                  "no stage runs its forward pass twice to fit the memory");
     option("--schedule", schedule, "NAME", "schedule (1f1b)");
@@ -53,7 +54,11 @@ struct PartitionFlags {
                  "prints what links, workers and memory would change, and why others lose");
     option("--picture", picture, "FILE", "the plan as an SVG picture");
     option("-b", batch, "N", "samples of a minibatch of a *.graph.txt, which does not say it");
-    app.add_flag("--convert", convert, "only writes a *.graph.txt as profile/1");
+    CLI::Option* only =
+        app.add_flag("--convert", convert, "only writes a *.graph.txt as profile/1");
+    for (const char* const other : {"--explain", "--simulate", "--trace", "--picture"}) {
+      only->excludes(app.get_option(other));
+    }
     app.add_flag("--quiet", quiet, "no table and no progress on standard error");
   }
 
@@ -105,25 +110,24 @@ struct PartitionFlags {
     options.cut_after = cut_after;
     options.allow_recompute = !no_recompute;
     options.command = command;
-    std::istringstream list(replicas);
-    for (std::string item; std::getline(list, item, ',');) {
-      options.replicas.push_back(static_cast<int>(ParseInt(item, "--replicas", 1, 4096)));
-    }
-    PD_REQUIRE(replicas.empty() || replicas.back() != ',',
-               "--replicas: expected numbers with commas between, found \"{}\"", replicas);
+    if (!replicas.empty()) options.replicas = ParseReplicas(replicas, "--replicas");
     return options;
   }
 
-  /// No output overwrites an input or another output.
+  /// Each output can be written, and overwrites no input and no other output.
   void CheckFiles() const {
     const std::vector<std::pair<const char*, const std::string*>> outputs = {
         {"-o", &output}, {"--trace", &trace}, {"--picture", &picture}};
     for (size_t i = 0; i < outputs.size(); ++i) {
       const auto& [flag, path] = outputs[i];
+      if (i > 0 && path->empty()) continue;
       PD_REQUIRE(i == 0 || *path != "-", "{}: expected a file, found \"-\"", flag);
-      RefuseOverwrite(profile, *path, flag);
-      if (!cluster.empty()) RefuseOverwrite(cluster, *path, flag);
-      for (size_t j = 0; j < i; ++j) RefuseOverwrite(*outputs[j].second, *path, flag);
+      RefuseOverwrite(profile, *path, flag, "the profile");
+      RefuseOverwrite(cluster, *path, flag, "the cluster");
+      for (size_t j = 0; j < i; ++j) {
+        RefuseOverwrite(*outputs[j].second, *path, flag, fmt::format("{}'s", outputs[j].first));
+      }
+      RequireWritable(*path, flag);
     }
     PD_REQUIRE(trace.empty() || !simulate.empty(), "--trace: expected beside --simulate N");
   }

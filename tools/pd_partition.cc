@@ -49,9 +49,14 @@ pd::Profile ReadAnyProfile(const pd::PartitionFlags& flags) {
   std::optional<int64_t> batch;
   if (!flags.batch.empty()) batch = pd::ParseInt(flags.batch, "-b", 1, pd::kMaxBatchSize);
   if (pd::LooksLikeGraphText(text)) return pd::ReadGraphText(text, file, batch);
+  PD_REQUIRE(pd::LooksLikeJson(text),
+             "{}: expected a profile/1 file, or a text profile, whose lines begin with \"nodeN\", "
+             "found neither",
+             file);
+  pd::Profile profile = pd::ReadProfile(pd::JsonView::Parse(text, file));
   PD_REQUIRE(!batch, "-b: expected none beside a profile/1 file, found \"{}\"", flags.batch);
   PD_REQUIRE(!flags.convert, "--convert: expected a *.graph.txt profile, found {}", file);
-  return pd::ReadProfile(pd::JsonView::Parse(text, file));
+  return profile;
 }
 
 void Simulate(const pd::PartitionFlags& flags, const pd::PartitionResult& result) {
@@ -106,15 +111,9 @@ int main(int argc, char** argv) {
     pd::PartitionFlags::RefuseEmpty(app);
     Run(flags, CommandOf(argc, argv));
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    pd::LogLine(pd::Complaint(app, e));
-    return 2;
-  } catch (const pd::Error& e) {
-    pd::LogLine(e.what());
-    return e.code() == pd::ErrorCode::kInvalidInput ? 2 : 1;
+    return pd::Answer(app, e);
   } catch (const std::exception& e) {
-    pd::LogLine(e.what());
-    return 1;
+    return pd::Complain(e);
   }
   return 0;
 }

@@ -9,9 +9,11 @@
 #include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "base/version.h"
 #include "command_line.h"
+#include "job_rank.h"
 #include "network_profile.h"
 #include "plan/layer_costs.h"
 #include "profile/report.h"
@@ -70,8 +72,8 @@ void Declare(CLI::App& app, Flags& flags) {
 void CheckThreads(int threads, bool quiet) {
   const int cores = pd::UsableCores();
   if (threads > cores) {
-    pd::Warn("{} threads on {} usable core{}: the times will not be those of a worker", threads,
-             cores, cores == 1 ? "" : "s");
+    pd::Warn("{} threads on {}: the times will not be those of a worker", threads,
+             pd::Counted(cores, "usable core"));
   } else if (threads < cores && !quiet) {
     pd::Log("uses {} of {} cores; --threads {} measures a worker that has all of them", threads,
             cores, cores);
@@ -92,6 +94,8 @@ pd::ProfileOptions OptionsOf(const Flags& flags) {
 
 void Run(const Flags& flags) {
   PD_REQUIRE(!flags.model.empty(), "expected MODEL, or --network, found neither");
+  pd::RefuseOverwrite(flags.model, flags.output, "-o", "the model");
+  pd::RequireWritable(flags.output, "-o");
   pd::ProfileOptions options = OptionsOf(flags);
   const auto threads = static_cast<int>(pd::ParseInt(flags.threads, "--threads", 1, kMaxThreads));
   pd::BackendOptions wanted;
@@ -120,7 +124,8 @@ void Run(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  pd::SetLogPrefix("pd-profile");
+  const pd::JobRank job = pd::FindJobRank();
+  pd::SetLogPrefix(job.LogPrefix("pd-profile"));
   Flags flags;
   CLI::App app("Measures what each layer of a model costs on this machine.", "pd-profile");
   Declare(app, flags);
@@ -128,15 +133,11 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     if (flags.network) return pd::RunNetworkProfile(flags.output, flags.quiet);
     Run(flags);
-  } catch (const CLI::Success& e) {
-    return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    pd::Log("{}", pd::Complaint(app, e));
-    return 2;
+    return pd::Answer(app, e, job.speaks);
   } catch (const std::exception& e) {
-    pd::Log("{}", e.what());
-    const auto* known = dynamic_cast<const pd::Error*>(&e);
-    return known != nullptr && known->code() == pd::ErrorCode::kInvalidInput ? 2 : 1;
+    const int status = pd::StatusOf(e);
+    return job.speaks || status == 1 ? pd::Complain(e) : status;
   }
   return 0;
 }

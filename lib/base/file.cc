@@ -12,6 +12,7 @@
 #include "base/error.h"
 
 namespace pd {
+
 void WriteAll(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -21,11 +22,67 @@ void WriteAll(int fd, std::string_view text, const std::string& path) {
   }
 }
 
-void RefuseOverwrite(const std::string& input, const std::string& output, std::string_view flag) {
-  std::error_code error;  // a file that is not there yet is no other
-  const bool same = !input.empty() && !output.empty() && output != "-" &&
-                    (input == output || std::filesystem::equivalent(input, output, error));
-  PD_REQUIRE(!same, "{}: expected another file than the input {}, found {}", flag, input, output);
+namespace {
+
+std::string TemporaryOf(const std::string& path) { return path + ".tmp"; }
+
+// A device or a pipe, which is written in place.
+bool IsSpecial(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+bool IsSameFile(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  if (a == b) return true;
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  const fs::path one = fs::weakly_canonical(fs::absolute(a, error), error);
+  return !error && one == fs::weakly_canonical(fs::absolute(b, error), error) && !error;
+}
+
+// Whether `path` can be opened for writing: 0, or why not.
+int TryToOpen(const std::string& path) {
+  const int made = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (made >= 0) {
+    ::close(made);
+    ::unlink(path.c_str());
+    return 0;
+  }
+  if (errno != EEXIST) return errno;
+  const int there = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (there < 0) return errno;
+  ::close(there);
+  return 0;
+}
+
+}  // namespace
+
+void RefuseOverwrite(const std::string& other, const std::string& output, std::string_view flag,
+                     std::string_view what) {
+  const bool files = !other.empty() && !output.empty() && other != "-" && output != "-";
+  PD_REQUIRE(!files || IsSpecial(output) || !IsSameFile(other, output),
+             "{}: expected another file than {} {}, found {}", flag, what, other, output);
+}
+
+void RequireWritable(const std::string& path, std::string_view flag, Output how) {
+  if (path.empty() || path == "-") {
+    const int mode = ::fcntl(STDOUT_FILENO, F_GETFL);
+    PD_REQUIRE(mode >= 0 && (mode & O_ACCMODE) != O_RDONLY,
+               "{}: cannot write to standard output: {}", flag,
+               std::strerror(mode < 0 ? errno : EBADF));
+    return;
+  }
+  std::error_code none;
+  PD_REQUIRE(!std::filesystem::is_directory(path, none),
+             "{}: {}: expected a file, found a directory", flag, path);
+  int error = 0;
+  if (IsSpecial(path)) {  // opening a pipe would wait for its reader
+    error = ::access(path.c_str(), W_OK) == 0 ? 0 : errno;
+  } else {
+    error = TryToOpen(how == Output::kInPlace ? path : TemporaryOf(path));
+  }
+  PD_REQUIRE(error == 0, "{}: {}: cannot create: {}", flag, path, std::strerror(error));
 }
 
 std::string ReadFile(const std::string& path) {
@@ -55,10 +112,8 @@ void WriteFile(const std::string& path, std::string_view text) {
     WriteAll(STDOUT_FILENO, text, "standard output");
     return;
   }
-  struct stat info {};
-  const bool special = ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
-  const std::string target =
-      special ? path : path + ".tmp";  // a device or a pipe is written in place
+  const bool special = IsSpecial(path);
+  const std::string target = special ? path : TemporaryOf(path);
   const int fd = ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) Throw(ErrorCode::kIo, "{}: cannot create: {}", path, std::strerror(errno));
   try {

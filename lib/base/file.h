@@ -10,9 +10,19 @@ namespace pd {
 /// (kInvalidInput, naming path and reason).
 std::string ReadFile(const std::string& path);
 
-/// Refuses (kInvalidInput) an output that would overwrite an input: `output`, given by `flag`, is
-/// the same file as `input`. Empty names and "-" are no files.
-void RefuseOverwrite(const std::string& input, const std::string& output, std::string_view flag);
+/// Refuses (kInvalidInput) an output that would overwrite another file: `output`, given by `flag`,
+/// is the same file as `other`, which is `what`, whether or not they are there yet. Empty names,
+/// "-", devices and pipes are no files.
+void RefuseOverwrite(const std::string& other, const std::string& output, std::string_view flag,
+                     std::string_view what = "the input");
+
+/// How an output is written: by WriteFile, or opened and written as it grows.
+enum class Output { kWhole, kInPlace };
+
+/// Refuses (kInvalidInput), before the work begins, an output that could not be written when it is
+/// done: `path`, given by `flag` ("-" or "": standard output), is a directory, lies in none, or may
+/// not be written. Leaves what is there as it is.
+void RequireWritable(const std::string& path, std::string_view flag, Output how = Output::kWhole);
 
 /// Writes all of `text` to the open file `fd`; `path` names it in a complaint. Throws kIo.
 void WriteAll(int fd, std::string_view text, const std::string& path);

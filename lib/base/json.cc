@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace pd {
 namespace {
@@ -166,6 +167,9 @@ JsonView::JsonView(std::shared_ptr<const Document> document, const Json* value, 
     : document_(std::move(document)), value_(value), pointer_(std::move(pointer)) {}
 
 JsonView JsonView::Parse(std::string_view text, const std::string& file) {
+  PD_REQUIRE(text.substr(0, 2) != "\xFF\xFE" && text.substr(0, 2) != "\xFE\xFF",
+             "{}: expected UTF-8, found UTF-16 (by its byte order mark)", file);
+  text = WithoutByteOrderMark(text);
   PD_REQUIRE(text.find_first_not_of(" \t\r\n") != std::string_view::npos,
              "{}: expected a JSON document, found an empty file", file);
   auto document = std::make_shared<Document>();
@@ -281,6 +285,13 @@ void JsonView::Fail(const std::string& expected, const std::string& found) const
 
 const std::string& JsonView::file() const { return document_->file; }
 
+bool LooksLikeJson(std::string_view text) {
+  const std::string_view rest = WithoutByteOrderMark(text);
+  const size_t first = rest.find_first_not_of(" \t\r\n");
+  constexpr std::string_view kStarts = "{[\xFE\xFF";  // the last two: marks of UTF-16
+  return first == std::string_view::npos || kStarts.find(rest[first]) != std::string_view::npos;
+}
+
 void CheckFormat(const JsonView& view, std::string_view kind) {
   const std::string wanted = fmt::format("pipedream.{}/1", kind);
   const JsonView format = view.At("format");
@@ -289,8 +300,8 @@ void CheckFormat(const JsonView& view, std::string_view kind) {
 
 std::string Nearest(std::string_view word, const std::vector<std::string_view>& known) {
   std::string best;
-  // A third of the word may be wrong, two letters of a short one, but never all of it.
-  size_t best_distance = std::min(std::max<size_t>(2, word.size() / 3) + 1, word.size());
+  // A third of the word may be wrong, two letters of a short one, but never more than half of it.
+  size_t best_distance = std::min(std::max<size_t>(2, word.size() / 3), word.size() / 2) + 1;
   for (const std::string_view candidate : known) {
     const size_t longer = std::max(word.size(), candidate.size());
     if (longer - std::min(word.size(), candidate.size()) >= best_distance) continue;

@@ -17,7 +17,8 @@ namespace pd {
 class JsonView {
  public:
   /// Parses `text`; `file` is the name used in complaints. Refuses duplicate keys, NaN, numbers
-  /// out of range, nesting deeper than 100, and anything after the value.
+  /// out of range, nesting deeper than 100, anything after the value, and UTF-16. A byte order mark
+  /// of UTF-8 is passed over.
   static JsonView Parse(std::string_view text, const std::string& file);
 
   /// Refuses a value that is not an object, a key not in `allowed` (with the nearest allowed one as
@@ -65,6 +66,9 @@ class JsonView {
   const nlohmann::ordered_json* value_;
   std::string pointer_;
 };
+
+/// Whether `text` was meant as a JSON document with an object or array, or as nothing at all.
+bool LooksLikeJson(std::string_view text);
 
 /// Refuses a document whose "format" is not "pipedream.KIND/1".
 void CheckFormat(const JsonView& view, std::string_view kind);

@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "base/text.h"
+
 namespace pd {
 namespace {
 
@@ -18,6 +20,13 @@ std::string& Prefix() {
   return prefix;
 }
 
+// Names come from files: none may turn or hide the rest of its line. Tables have several lines.
+std::string ShownLines(std::string_view text) {
+  const size_t end = text.find('\n');
+  if (end == std::string_view::npos) return Printable(text);
+  return Printable(text.substr(0, end)) + '\n' + ShownLines(text.substr(end + 1));
+}
+
 }  // namespace
 
 void SetLogPrefix(std::string prefix) {
@@ -26,10 +35,11 @@ void SetLogPrefix(std::string prefix) {
 }
 
 void LogLine(std::string_view text) {
+  const std::string shown = ShownLines(text);
   std::string line;
   {
     const std::lock_guard lock(PrefixMutex());
-    line = Prefix().empty() ? fmt::format("{}\n", text) : fmt::format("{}: {}\n", Prefix(), text);
+    line = Prefix().empty() ? fmt::format("{}\n", shown) : fmt::format("{}: {}\n", Prefix(), shown);
   }
   // A standard error that cannot be written leaves nobody to tell.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

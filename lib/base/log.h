@@ -11,7 +11,8 @@ namespace pd {
 void SetLogPrefix(std::string prefix);
 
 /// Writes one line, "PREFIX: TEXT\n", to standard error in one write, so that lines of several
-/// processes and threads do not mix.
+/// processes and threads do not mix. Characters that would hide or turn it are shown as numbers
+/// (base/text.h).
 void LogLine(std::string_view text);
 
 template <typename... Args>

@@ -1,12 +1,24 @@
 #include "base/units.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 
 namespace pd {
 namespace {
+
+constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+
+// The whole text as a number.
+std::optional<double> Finite(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
 
 // Splits "10Gbps" into the number's text and the unit's.
 std::pair<std::string_view, std::string_view> SplitUnit(std::string_view text) {
@@ -32,12 +44,10 @@ double TakePrefix(std::string_view& unit) {
 }  // namespace
 
 double ParseNumber(std::string_view text, std::string_view what, double min, double max) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  PD_REQUIRE(error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
-                 value >= min && value <= max,
+  const auto value = Finite(text);
+  PD_REQUIRE(value && *value >= min && *value <= max,
              "{}: expected a number from {} to {}, found \"{}\"", what, min, max, text);
-  return value;
+  return *value;
 }
 
 int64_t ParseInt(std::string_view text, std::string_view what, int64_t min, int64_t max) {
@@ -56,10 +66,11 @@ int64_t ParseInt(std::string_view text, std::string_view what, int64_t min, int6
 double ParseRate(std::string_view text, std::string_view what) {
   auto [number, unit] = SplitUnit(text);
   const double factor = TakePrefix(unit);
-  PD_REQUIRE(!number.empty() && (unit == "bps" || unit == "B/s"),
+  const auto value = Finite(number);
+  PD_REQUIRE(value && (unit == "bps" || unit == "B/s"),
              "{}: expected a rate with a unit, such as 10Gbps or 1.25GB/s, found \"{}\"", what,
              text);
-  const double rate = ParseNumber(number, what, 0, 1e300) * factor / (unit == "bps" ? 8 : 1);
+  const double rate = *value * factor / (unit == "bps" ? 8 : 1);
   PD_REQUIRE(rate > 0 && std::isfinite(rate), "{}: expected a rate above zero, found \"{}\"", what,
              text);
   return rate;
@@ -77,16 +88,27 @@ int64_t ParseSize(std::string_view text, std::string_view what) {
   } else {
     factor = TakePrefix(unit);
   }
-  PD_REQUIRE(!number.empty() && unit == "B",
+  const auto value = Finite(number);
+  PD_REQUIRE(value && unit == "B",
              "{}: expected a size with a unit, such as 16GB or 16GiB, found \"{}\"", what, text);
-  const double size = ParseNumber(number, what, 0, 1e18) * factor;
+  const double size = *value * factor;
   PD_REQUIRE(size >= 1 && size <= 1e18, "{}: expected a size from 1B to 1e18B, found \"{}\"", what,
              text);
-  return static_cast<int64_t>(size);
+  return std::llround(size);  // 16.01GB has no exact double
+}
+
+std::string SizeAbove(int64_t bytes) {
+  int64_t digits = bytes;
+  int power = 0;  // digits · 10^power ≥ bytes
+  for (; digits > 9999; ++power) digits = (digits + 9) / 10;
+  int exponent = power;
+  for (int64_t rest = digits; rest > 9; rest /= 10) ++exponent;
+  const int unit = std::min(exponent / 3, 4);
+  const double value = static_cast<double>(digits) * std::pow(10, power) / std::pow(1000, unit);
+  return fmt::format("{:.4g}{}", value, kUnits[unit]);
 }
 
 std::string FormatBytes(double bytes) {
-  const char* const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   int unit = 0;
   while (std::abs(bytes) >= 999.5 && unit < 5) {
     bytes /= 1000;
@@ -95,7 +117,7 @@ std::string FormatBytes(double bytes) {
   if (unit == 0) return fmt::format("{:.0f} B", bytes);
   const double size = std::abs(bytes);
   const int decimals = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;  // three digits
-  return fmt::format("{:.{}f} {}", bytes, decimals, units[unit]);
+  return fmt::format("{:.{}f} {}", bytes, decimals, kUnits[unit]);
 }
 
 }  // namespace pd

@@ -16,7 +16,10 @@ double ParseRate(std::string_view text, std::string_view what);
 /// "16GB", "16GiB", "512MB" → bytes; a unit is required.
 int64_t ParseSize(std::string_view text, std::string_view what);
 
-/// For people: "43.0 MB", "1.25 GB/s".
+/// For people: "43.0 MB", "1.25 GB".
 std::string FormatBytes(double bytes);
+/// The smallest size of at most four digits that is no less than `bytes`, as ParseSize reads it:
+/// "16.01GB".
+std::string SizeAbove(int64_t bytes);
 
 }  // namespace pd

@@ -320,10 +320,10 @@ void Warn(const LinkReport& link, bool inner, std::vector<std::string>& warnings
   }
   if (inner) return;
   if (link.large_bytes_per_s < kHalf * both) {
-    warnings.push_back(
-        fmt::format("{}: messages of 1 MiB move at {} each way, those of 60 KiB at "
-                    "{}; plans count on the second",
-                    link.name, Rate(link.large_bytes_per_s), Rate(both)));
+    warnings.push_back(fmt::format(
+        "{}: messages of 1 MiB move at {} each way, those of 60 KiB at {}: large borders "
+        "will be slower than planned",
+        link.name, Rate(link.large_bytes_per_s), Rate(both)));
   }
   if (both < kHalf * link.one_way_bytes_per_s) {
     warnings.push_back(

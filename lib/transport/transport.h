@@ -36,6 +36,11 @@ class Transport {
   /// Allocates nothing once as many requests have been active as ever will be.
   virtual size_t Poll(std::span<Completion> done) = 0;
 
+  /// Gives up this worker's requests that are not finished: their memory, which may go away, is
+  /// neither read nor written any more, and they never complete. (MPI moves data only inside this
+  /// process's calls, so there nothing is to be done.)
+  virtual void Withdraw() {}
+
   /// Ends the whole job now with `status` (mpi: MPI_Abort); on loopback throws in every worker.
   [[noreturn]] virtual void Abort(int status) = 0;
 };

@@ -65,5 +65,34 @@ TEST_CASE("an output that would overwrite an input is refused, by whatever name"
                     ContainsSubstring("/etc/../etc/passwd"));
 }
 
+TEST_CASE("two names of one file that is not there yet are one file") {
+  const ScratchFolder folder;
+  CHECK(ErrorOf([&] {
+          RefuseOverwrite(folder.File("new"), folder.File("./new"), "--picture", "-o's");
+        }) == "--picture: expected another file than -o's " + folder.File("new") + ", found " +
+                  folder.File("./new"));
+  CHECK_NOTHROW(RefuseOverwrite(folder.File("new"), folder.File("newer"), "-o"));
+  CHECK_NOTHROW(RefuseOverwrite("/dev/null", "/dev/null", "-o"));
+}
+
+TEST_CASE("an output that could not be written is refused, and trying leaves nothing behind") {
+  const ScratchFolder folder;
+  const std::string kept = folder.File("kept");
+  WriteFile(kept, "kept");
+  for (const Output how : {Output::kWhole, Output::kInPlace}) {
+    CHECK_NOTHROW(RequireWritable(kept, "-o", how));
+    CHECK_NOTHROW(RequireWritable(folder.File("new"), "-o", how));
+    CHECK_NOTHROW(RequireWritable("/dev/null", "-o", how));
+    CHECK(ErrorOf([&] { RequireWritable(folder.File("none/a"), "-o", how); }) ==
+          "-o: " + folder.File("none/a") + ": cannot create: No such file or directory");
+    CHECK(ErrorOf([&] { RequireWritable(folder.path().string(), "--trace", how); }) ==
+          "--trace: " + folder.path().string() + ": expected a file, found a directory");
+    CHECK_THAT(ErrorOf([&] { RequireWritable(kept + "/a", "-o", how); }),
+               ContainsSubstring("Not a directory"));
+  }
+  CHECK(ReadFile(kept) == "kept");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
 }  // namespace
 }  // namespace pd

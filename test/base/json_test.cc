@@ -94,6 +94,8 @@ TEST_CASE("Nearest suggests what a person may have meant and nothing else") {
   CHECK(Nearest("batchnorm", {"batch_norm", "lrn"}) == "batch_norm");
   CHECK(Nearest("zebra", {"padding", "stride"}).empty());
   CHECK(Nearest("x", {"k", "p"}).empty());
+  CHECK(Nearest("foo", {"fc1"}).empty());  // two of three letters are another word
+  CHECK(Nearest("fc_1", {"fc1"}) == "fc1");
   CHECK(Nearest("", {"k"}).empty());
 }
 

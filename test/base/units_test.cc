@@ -32,6 +32,8 @@ TEST_CASE("Rates without a unit or a sane number are refused with the option's n
     CHECK_THAT(error, ContainsSubstring("--bandwidth: expected "));
     CHECK_THAT(error, ContainsSubstring(", found \""));
   }
+  CHECK(ErrorOf([] { ParseRate("+5Gbps", "--bandwidth"); }) ==
+        "--bandwidth: expected a rate with a unit, such as 10Gbps or 1.25GB/s, found \"+5Gbps\"");
   CHECK(ErrorOf([] { ParseRate("25Gb", "--bandwidth"); }) ==
         "--bandwidth: expected a rate with a unit, such as 10Gbps or 1.25GB/s, found \"25Gb\"");
 }
@@ -57,6 +59,22 @@ TEST_CASE("Sizes without a unit or a sane number are refused with the option's n
     const std::string error = ErrorOf([&] { ParseSize(text, "--memory"); });
     CHECK_THAT(error, ContainsSubstring("--memory: expected "));
     CHECK_THAT(error, ContainsSubstring(", found \""));
+  }
+}
+
+TEST_CASE("the size above a number of bytes is short and reads back as no less") {
+  CHECK(SizeAbove(1) == "1B");
+  CHECK(SizeAbove(999) == "999B");
+  CHECK(SizeAbove(9'999) == "9.999kB");
+  CHECK(SizeAbove(10'001) == "10.01kB");
+  CHECK(SizeAbove(36'050'000) == "36.05MB");
+  CHECK(SizeAbove(36'050'001) == "36.06MB");
+  CHECK(SizeAbove(999'950'000'000) == "1TB");
+  for (int64_t bytes = 1; bytes < 1'000'000'000'000'000; bytes = bytes * 7 / 3 + 1) {
+    CAPTURE(bytes);
+    const int64_t read = ParseSize(SizeAbove(bytes), "x");
+    CHECK(read >= bytes);
+    CHECK(static_cast<double>(read) <= static_cast<double>(bytes) * 1.001);
   }
 }
 

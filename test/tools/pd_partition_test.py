@@ -164,9 +164,10 @@ class PdPartition(unittest.TestCase):
 
     def test_bandwidths_that_make_no_sense_are_refused(self):
         for text in ("0", "0bps", "-1Gbps", "nan", "NaNGbps", "1e309bps", "1e309", "25Gb", "10", "0x10Gbps",
-                     "10 Gbps", "Gbps", "infbps", "1e-3bps"):
+                     "10 Gbps", "Gbps", "infbps", "1e-3bps", "+5Gbps"):
             with self.subTest(text):
-                self.refused([self.profile, "-n", "2", f"--bandwidth={text}"], "--bandwidth")
+                self.refused([self.profile, "-n", "2", f"--bandwidth={text}"], "--bandwidth: expected ",
+                             f"found \"{text}\"")
 
     def test_other_flags_that_make_no_sense_are_refused(self):
         two = [self.profile, "-n", "2", "--bandwidth", "1Gbps"]
@@ -185,24 +186,28 @@ class PdPartition(unittest.TestCase):
         self.refused([*two, "--trace", "trace.json"], "--trace: expected beside --simulate")
         self.refused([*two, "--simulate", "9", "--trace", "-"], "--trace: expected a file")
         self.refused([*two, "--simulate", "9", "--trace", self.profile], "--trace")
-        self.refused([*two, "-o", "x.json", "--picture", "x.json"], "--picture")
         self.refused([*two, "--cut-after", "conv3"], "--cut-after", "did you mean \"conv1\"?")
         self.refused([*two, "--cut-after", "conv1", "--strategy", "data-parallel"], "--cut-after")
-        for replicas in ("0", "1,", ",1", "1;1", "2.5"):
-            self.refused([*two, f"--replicas={replicas}"], "--replicas")
+        for replicas in ("0", "1,", ",1", "1;1", "2.5", "1x", "x2", "1x0", "1x9999"):
+            self.refused([*two, f"--replicas={replicas}"], "--replicas: expected", f"found \"{replicas}\"")
         self.refused([*two, "--replicas", "2,1"], "--replicas")
         self.refused([*two, "--replicas", "2", "--strategy", "straight"], "--replicas")
         self.refused([*two, "-b", "64"], "-b")
         self.refused([self.profile, "--convert"], "--convert")
+        self.refused([self.profile, "--convert", "--picture", "x.svg"], "--convert", "--picture")
         self.refused([], "profile")
 
     def test_no_plan_fits_the_memory(self):
         args = [self.profile, "-n", "2", "--bandwidth", "1Gbps", "--memory"]
-        self.refused([*args, "1MB"], "no plan fits 1.00 MB", "the tightest layer is \"fc1\"",
-                     "the smallest memory that works is")
+        self.refused([*args, "1MB"], "no plan fits 1.00 MB a worker", "the tightest layer is \"fc1\"",
+                     "the nearest limit that works: --memory ")
+        self.refused([*args, "1B"], "no plan fits 1 B a worker")
         least = self.run_tool(*args, "1MB").stderr.strip().rsplit(" ", 1)[1]
-        plan, _ = self.plan(*args, least)
-        self.assertLessEqual(max(plan["predicted"]["memory_bytes"]), int(least[:-1]))
+        self.plan(*args, least)
+        number, unit = least[:-2], least[-2:]  # "36.05MB": one less in the last digit is too little
+        digits = str(int(number.replace(".", "")) - 1)
+        less = digits[:number.index(".")] + "." + digits[number.index("."):] if "." in number else digits
+        self.refused([*args, less + unit], "no plan fits")
 
     def test_files_that_make_no_sense_are_refused_and_leave_nothing(self):
         two = ["-n", "2", "--bandwidth", "1Gbps"]
@@ -220,10 +225,54 @@ class PdPartition(unittest.TestCase):
         self.refused([self.file("deep.json", "[" * 500_000), *two], "deep.json")
         self.refused([self.folder.name, *two], "directory")
         self.refused([os.path.join(self.folder.name, "none.json"), *two], "none.json")
-        nothing = os.path.join(self.folder.name, "none", "plan.json")
-        done = self.run_tool(self.profile, *two, "--quiet", "-o", nothing)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(nothing, done.stderr)
+
+    def test_an_output_that_cannot_be_written_is_refused_before_planning(self):
+        nothing = os.path.join(self.folder.name, "none", "file")
+        two = [self.profile, "-n", "2", "--bandwidth", "1Gbps", "--simulate", "9"]
+        for flag in ("-o", "--picture", "--trace"):
+            with self.subTest(flag):  # one line: no table of a plan that is then lost
+                self.refused([*two, flag, nothing], f"{flag}: {nothing}: cannot create")
+                self.refused([*two, flag, self.folder.name], f"{flag}: {self.folder.name}", "found a directory")
+        kept = self.file("kept.json", "kept")
+        self.refused([*two, "-o", kept, "--picture", nothing], "--picture")
+        with open(kept, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "kept")
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["kept.json", "profile.json"])
+
+    def test_outputs_are_other_files_than_inputs_and_each_other(self):
+        two = [self.profile, "-n", "2", "--bandwidth", "1Gbps", "--simulate", "9"]
+        one = os.path.join(self.folder.name, "one.json")
+        again = os.path.join(self.folder.name, ".", "one.json")
+        self.refused([*two, "-o", self.profile], f"-o: expected another file than the profile {self.profile}")
+        self.refused([*two, "-o", one, "--picture", one], f"--picture: expected another file than -o's {one}")
+        self.refused([*two, "--trace", one, "--picture", again], f"--picture: expected another file than --trace's {one}",
+                     f"found {again}")
+        self.run_tool(*two, "-o", os.devnull, "--picture", os.devnull, "--quiet")
+        cluster = self.file("cluster.json", json.dumps({"format": "pipedream.cluster/1", "levels": [
+            {"workers": 2, "bandwidth_bytes_per_s": 1e9, "latency_ms": 0}]}))
+        self.refused([self.profile, "--cluster", cluster, "-o", cluster], f"-o: expected another file than the cluster")
+
+    def test_a_byte_order_mark_is_passed_over_and_utf_16_refused(self):
+        two = ["-n", "2", "--bandwidth", "1Gbps"]
+        mark = "\ufeff"
+        plan, _ = self.plan(self.file("marked.json", mark + json.dumps(profile())), *two)
+        self.assertEqual(len(plan["layers"]), 4)
+        cluster = {"format": "pipedream.cluster/1", "levels": [
+            {"workers": 2, "bandwidth_bytes_per_s": 1e9, "latency_ms": 0}]}
+        self.plan(self.profile, "--cluster", self.file("cluster.json", mark + json.dumps(cluster)))
+        text = ("node2 -- Linear -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=4.0, "
+                "parameter_size=8.0\n")
+        self.plan(self.file("marked.graph.txt", mark + text), "-b", "8", "-n", "1")
+        wide = os.path.join(self.folder.name, "wide.json")
+        with open(wide, "w", encoding="utf-16") as file:
+            json.dump(profile(), file)
+        self.refused([wide, *two], "expected UTF-8, found UTF-16")
+
+    def test_b_beside_a_damaged_profile_tells_of_the_damage(self):
+        two = ["-n", "2", "--bandwidth", "1Gbps", "-b", "64"]
+        self.refused([self.file("cut.json", json.dumps(profile())[:-9]), *two], "cut.json: not JSON")
+        self.refused([self.file("cut.graph.txt", "de2 -- Linear -- forward_compute_time=1.0\n"), *two],
+                     "cut.graph.txt: expected a profile/1 file, or a text profile", "nodeN")
 
     def test_help_has_examples_and_version_names_the_libraries(self):
         text = self.run_tool("--help").stdout

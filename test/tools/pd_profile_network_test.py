@@ -62,9 +62,22 @@ class PdProfileNetwork(unittest.TestCase):
             self.assertIn("--network", done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
-    def test_a_file_that_cannot_be_written_is_a_failure(self):
-        done = self.network(2, "-o", os.path.join(self.out, "none", "cluster.json"))
-        self.assertEqual(done.returncode, 1, done.stderr)
+    def complaints(self, done):
+        return [line for line in done.stderr.splitlines() if line.startswith("pd-profile")]
+
+    def test_a_file_that_cannot_be_written_is_refused_once_before_measuring(self):
+        nothing = os.path.join(self.out, "none", "cluster.json")
+        done = self.network(2, "-o", nothing)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(len(self.complaints(done)), 1, done.stderr)
+        self.assertIn(f"-o: {nothing}: cannot create", done.stderr)
+        self.assertNotIn("both ways", done.stderr)
+
+    def test_bad_usage_is_said_once(self):
+        for words in (["--thread", "2"], ["model.json"]):
+            done = self.network(3, *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertEqual(len(self.complaints(done)), 1, done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs pd-profile as users do: python3 pd_profile_test.py PD_PROFILE PD_PARTITION MODELS"""
+"""Runs pd-profile as users do: python3 pd_profile_test.py PD_PROFILE MODELS"""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM = PARTITION = MODELS = None
+PROGRAM = MODELS = None
 QUICK = ["-b", "2", "--minibatches", "2", "--warmup", "1"]
 TIMES = ("forward_ms", "backward_ms", "update_ms", "forward_p90_ms", "backward_p90_ms")
 
@@ -37,18 +37,24 @@ class PdProfile(unittest.TestCase):
         for word in words:
             self.assertIn(word, lines[0])
 
+    def kinds(self):
+        """The devices that the program says it has."""
+        done = self.run_tool(self.lenet, "--device", "none")
+        return done.stderr.strip().rpartition("expected one of ")[2].split(", ")
+
     def test_profile_goes_to_standard_output_and_table_to_standard_error(self):
         profile, table = self.profile(self.lenet, *QUICK)
         self.assertEqual(next(iter(profile)), "format")
         self.assertEqual(set(profile), {"format", "batch_size", "minibatches", "device", "whole_ms", "layers",
                                         "model"})
         self.assertEqual((profile["batch_size"], profile["minibatches"]), (2, 2))
-        self.assertEqual((profile["device"]["kind"], profile["device"]["threads"]), ("cpu", 1))
+        kind = "cuda" if "cuda" in self.kinds() else "cpu"
+        self.assertEqual((profile["device"]["kind"], profile["device"]["threads"]), (kind, 1))
         with open(self.lenet, encoding="utf-8") as model:
             self.assertEqual(profile["model"], json.load(model))
         for layer in profile["layers"]:
-            self.assertEqual(set(layer), {"name", "inputs", "activation_bytes", "parameter_bytes", "stash_bytes",
-                                          "workspace_bytes", *TIMES})
+            self.assertEqual(set(layer), {"name", "inputs", "activation_bytes", "parameter_bytes",
+                                          "stored_parameter_bytes", "stash_bytes", "workspace_bytes", *TIMES})
             self.assertIn(layer["name"], table)
         self.assertIn("sum of the layers", table)
 
@@ -73,23 +79,17 @@ class PdProfile(unittest.TestCase):
             return json.dumps(profile)
         self.assertEqual(fixed(), fixed())
 
-    def test_every_shipped_model_is_profiled_and_planned(self):
-        for name in sorted(os.listdir(MODELS)):
-            with self.subTest(name):
-                profile = self.run_tool(os.path.join(MODELS, name), "-b", "2", "--minibatches", "1", "--warmup", "0")
-                self.assertEqual(profile.returncode, 0, profile.stderr)
-                plan = self.run_tool("-", "-n", "2", "--bandwidth", "1Gbps", stdin=profile.stdout,
-                                     program=PARTITION)
-                self.assertEqual(plan.returncode, 0, plan.stderr)
-                self.assertEqual(json.loads(plan.stdout)["batch_size"], 2)
-
     def test_a_model_too_large_for_the_memory_is_measured_in_pieces(self):
         profile, text = self.profile(self.lenet, *QUICK, "--memory", "8.3MB")
         self.assertNotIn("whole_ms", profile)
         self.assertIn("pieces", text)
         self.assertEqual(len(profile["layers"]), 9)
-        self.refused([self.lenet, *QUICK, "--memory", "1MB", "--quiet"], "layer \"conv2\" alone needs")
-        self.refused([self.lenet, "-b", "1000000000", "--quiet"], "alone needs", "a smaller batch")
+        self.refused([self.lenet, *QUICK, "--memory", "1MB", "--quiet"], "layer \"conv", "alone needs")
+        huge = [self.lenet, "-b", "1000000000", "--quiet"]
+        if "cuda" in self.kinds():
+            self.refused(huge, "CUDA libraries take up to", status=1)
+        else:
+            self.refused(huge, "alone needs", "a smaller batch")
 
     def test_flags_that_make_no_sense_are_refused(self):
         for flag in ("-b", "--minibatches", "--threads"):
@@ -99,8 +99,10 @@ class PdProfile(unittest.TestCase):
         self.refused([self.lenet, "--warmup=-1"], "--warmup: expected an integer")
         self.refused([self.lenet, "--seed=-1"], "--seed: expected an integer")
         self.refused([self.lenet, "--memory", "16"], "--memory: expected a size with a unit")
-        for device in ("cuda", "cuda:1"):
-            self.refused([self.lenet, "--device", device], f"\"{device}\"", "no CUDA", "cpu", "ref")
+        gpu = "cuda" in self.kinds()
+        for device in ("cuda:99",) if gpu else ("cuda", "cuda:99"):
+            words = ("cuda:N", "GPUs of this machine") if gpu else ("no CUDA", "cpu", "ref")
+            self.refused([self.lenet, "--device", device], f"\"{device}\"", *words)
         self.refused([self.lenet, "--device", "gpu"], "\"gpu\"", "cpu", "ref")
         self.refused([self.lenet, "--minibatch", "2"], "--minibatches")
         self.refused([self.lenet, self.lenet], "no more arguments")
@@ -117,9 +119,11 @@ class PdProfile(unittest.TestCase):
         self.refused(["-", "-o", out], "not JSON", stdin=text[:-9])
         self.assertFalse(os.path.exists(out))
         nothing = os.path.join(self.folder.name, "none", "profile.json")
-        done = self.run_tool(self.lenet, *QUICK, "--quiet", "-o", nothing)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(nothing, done.stderr.splitlines()[-1])
+        self.refused([self.lenet, *QUICK, "-o", nothing], f"-o: {nothing}: cannot create")
+        model = os.path.join(self.folder.name, "model.json")
+        with open(model, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.refused([model, *QUICK, "-o", model], "-o: expected another file than the model")
 
     def test_help_has_examples_and_version_names_the_libraries(self):
         self.assertIn("examples:", self.run_tool("--help").stdout)
@@ -130,5 +134,5 @@ class PdProfile(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAM, PARTITION, MODELS = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
+    PROGRAM, MODELS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
     unittest.main()

@@ -151,7 +151,8 @@ class Plans(TrainCase):
         self.assertGreater(done.events("end")[0]["predicted_minibatch_ms"], 0)
 
     def test_threads_and_usable_cores_are_printed_and_too_many_warned_about(self):
-        done = self.train(plan(), "--minibatches", "2", "--threads", "3", mpi=("--bind-to", "core"))
+        done = self.train(plan(), "--device", "cpu", "--minibatches", "2", "--threads", "3",
+                          mpi=("--bind-to", "core"))
         self.assertEqual(done.events("start")[0]["threads"], 3)
         for rank in (0, 1):
             self.assertRegex(done.stderr, rf"(?m)^ +{rank} .* 3 of 1 ")

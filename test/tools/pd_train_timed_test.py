@@ -26,7 +26,11 @@ class Timed(TrainCase):
     def test_a_plan_without_a_model_is_rehearsed_and_not_trained(self):
         document = plan(layers=costs(0.1, 0.2))
         del document["model"]
-        end = self.timed(document).events("end")[0]
+        done = self.timed(document)
+        table = done.stderr[done.stderr.index("done:"):]
+        self.assertNotIn("     memory", table)
+        self.assertIn("no memory: device timed computes nothing", table)
+        end = done.events("end")[0]
         # A minibatch's one tensor over the border, and its gradient: 4096 bytes and a header each way.
         for worker in end["workers"]:
             self.assertAlmostEqual(worker["measured"]["bytes_sent"], 4096, delta=400)

@@ -42,6 +42,18 @@ class Queue {
 
   Request* Pop() { return head_ == nullptr ? nullptr : Remove(&head_); }
 
+  /// Takes out the requests for which `wanted` is true, and puts them into `others`.
+  template <typename Wanted>
+  void MoveTo(Queue& others, Wanted wanted) {
+    for (Request** link = &head_; *link != nullptr;) {
+      if (wanted(**link)) {
+        others.Push(Remove(link));
+      } else {
+        link = &(*link)->next;
+      }
+    }
+  }
+
   /// Takes out the oldest request of `source` and `tag`, or returns null.
   Request* Take(int source, int tag) {
     for (Request** link = &head_; *link != nullptr; link = &(*link)->next) {
@@ -75,6 +87,7 @@ class LoopbackHub::Worker : public Transport {
   void StartSend(int peer, int tag, const void* data, size_t bytes, Token token) override;
   void StartReceive(int peer, int tag, void* data, size_t max_bytes, Token token) override;
   size_t Poll(std::span<Completion> done) override;
+  void Withdraw() override;
   [[noreturn]] void Abort(int status) override;
 
  private:
@@ -219,6 +232,16 @@ size_t LoopbackHub::Worker::Poll(std::span<Completion> done) {
     done[count++] = {request->token, request->bytes};
   }
   return count;
+}
+
+void LoopbackHub::Worker::Withdraw() {
+  const std::lock_guard lock(state_.mutex);
+  for (State::Mailbox& mailbox : state_.mailboxes) {
+    mailbox.sends.MoveTo(state_.free, [&](const Request& request) {
+      return request.source == rank_ && !request.owned_by_hub;
+    });
+  }
+  state_.mailboxes[rank_].receives.MoveTo(state_.free, [](const Request&) { return true; });
 }
 
 void LoopbackHub::Worker::Abort(int status) {
