@@ -231,20 +231,20 @@ class Planner {
   // Whether there is time for all rivals: layers · workers.
   bool IsQuick() const { return int64_t{graph_.size()} * workers_ <= 4'000; }
 
-  // On which rivals are looked for: whole machines, and where workers are not alike and many,
-  // halves.
+  // On which rivals are looked for, ascending: every number of alike workers; else whole machines,
+  // and in one machine workers, of many halves.
   std::vector<int> NumbersOfWorkers() const {
     if (!options_.replicas.empty()) return {workers_};
     constexpr int kFew = 8;
-    std::vector<int> numbers;
-    int unit = 1;
-    for (size_t level = 0; level + 1 < rule_.levels.size(); ++level) {
-      unit *= rule_.levels[level].workers;
-    }
-    const int units = workers_ / unit;
     const bool alike = AreWorkersAlike(Search(/*replicate=*/true, /*one_in_flight=*/false));
-    for (int u = units; u >= 1; u = alike || u <= kFew ? u - 1 : (u + 1) / 2) {
-      numbers.push_back(u * unit);
+    std::vector<int> numbers;
+    int unit = 1, most = workers_;
+    for (const CostRule::Level& level : rule_.levels) unit *= level.workers;
+    for (size_t level = rule_.levels.size(); level-- > 0; most = unit - 1) {
+      unit /= rule_.levels[level].workers;
+      for (int u = most / unit; u >= 1; u = alike || u <= kFew ? u - 1 : (u + 1) / 2) {
+        numbers.push_back(u * unit);
+      }
     }
     std::reverse(numbers.begin(), numbers.end());
     return numbers;

@@ -78,15 +78,15 @@ struct PartitionResult {
   SimulatedPipeline pipeline;
 };
 
-/// Plans the training of a profiled model. kAuto under `runtime`: among the search's plan and a few
-/// others that cost at most 1 % more (data parallelism on all workers, the best straight plan, that
-/// for slower links, those on fewer workers), where they fit the memory and the user's cuts, the
-/// one with the smallest predicted period (then with fewer workers). The cost, not the period,
-/// decides before that, because its least value is exact and therefore never rises with workers,
-/// bandwidth or memory. `runtime`: predictions are simulated periods of the action lists; `arxiv`:
-/// they are its formulas. Throws kInvalidInput: an unknown schedule or layer, cuts that no plan
-/// has, no plan that fits the memory (names the tightest layer, its stage's need and the smallest
-/// limit that works). Source: arXiv 1806.03377 §3.2; see cost.h and search.h for what differs.
+/// Plans the training of a profiled model. kAuto under `runtime`: of the search's plan, data
+/// parallelism, the best straight plan, plans for slower links, each also on fewer workers, and one
+/// worker, where they fit the memory and the user's cuts, the one with the smallest predicted
+/// period (up to a thousandth that with fewer workers), because the cost that the search minimises
+/// leaves out waiting. What is guaranteed: docs/planner.md. `runtime`: predictions are simulated
+/// periods of the action lists; `arxiv`: they are its formulas. Throws kInvalidInput: an unknown
+/// schedule or layer, cuts that no plan has, no plan that fits the memory (names the tightest
+/// layer, its stage's need and the smallest limit that works). Source: arXiv 1806.03377 §3.2; see
+/// cost.h and search.h for what differs.
 PartitionResult Partition(const Profile& profile, const PartitionOptions& options);
 
 /// The result as a table for people.

@@ -50,6 +50,10 @@ class Scalar {
   const float* device_ = nullptr;
 };
 
+/// Declares the handle's workspace as used. What of it a product uses is the library's choice: here
+/// up to 64 KiB at either end, since a process may fill it thousands of times.
+void UseWorkspace(Operation& operation, const cublasContext& handle);
+
 /// A matrix of rows × columns as {columns, rows}: the rows are innermost.
 TensorView Matrix(int rows, int columns, int ld);
 

@@ -62,6 +62,16 @@ Scalar::Scalar(Operation& operation, const cublasContext& handle, const float* p
   }
 }
 
+void UseWorkspace(Operation& operation, const cublasContext& handle) {
+  constexpr size_t kEnd = 64 << 10;
+  const size_t bytes = handle.workspace_bytes;
+  const size_t head = std::min(bytes, kEnd);
+  const size_t tail = std::min(bytes - head, kEnd);
+  char* const workspace = static_cast<char*>(handle.workspace);
+  operation.UseWorkspace(workspace, head, "the handle's workspace");
+  operation.UseWorkspace(workspace + bytes - tail, tail, "the handle's workspace");
+}
+
 TensorView Matrix(int rows, int columns, int ld) { return {2, {columns, rows}, {ld, 1}}; }
 
 TensorView Vector(int n, int increment, const char* name) {

@@ -114,7 +114,7 @@ void LaunchGemm(const char* api, cublasContext* handle, Gemm gemm, const GemmDat
   const TensorView c_view = Batch(gemm, gemm.m, gemm.n, gemm.ldc, gemm.stride_c);
   Require(!c_view.Overlaps(), Fault::kBadParam, "strideC", "makes the results overlap");
   float* c = operation.Out(data.c, c_view, "C");
-  operation.UseWorkspace(handle->workspace, handle->workspace_bytes, "the handle's workspace");
+  UseWorkspace(operation, *handle);
   gemm.seed = OrderSeed(*handle);
   operation.Launch([=] {
     const Blend blend{alpha.Value(), beta.Value()};
@@ -220,7 +220,7 @@ cublasStatus_t cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t trans, in
     const float* a = operation.In(A, a_view, "A");
     const float* in = operation.In(x, x_view, "x");
     float* out = operation.Out(y, y_view, "y");
-    operation.UseWorkspace(handle->workspace, handle->workspace_bytes, "the handle's workspace");
+    UseWorkspace(operation, *handle);
     operation.Launch([=] {
       const Blend blend{alpha_value.Value(), beta_value.Value()};
       for (int64_t i = 0; i < y_view.dims[0]; ++i) {
