@@ -23,6 +23,7 @@ struct TrainFlags {
       {"epochs", "N", "passes over the training samples (1)"},
       {"minibatches", "N", "minibatches of each epoch (all)"},
       {"eval-every", "N", "evaluate every N minibatches too, not only at epoch ends"},
+      {"eval-minibatches", "N", "minibatches of each evaluation (all)"},
       {"target-accuracy", "X", "stop at this test accuracy; exit status 3 if it is not reached"},
       {"target-perplexity", "X", "the same at or below this test perplexity, of token models"},
       {"lr", "X", "learning rate (0.01)"},

@@ -197,10 +197,11 @@ int64_t Loader::SamplesIn(int64_t minibatch) const {
 
 void Loader::Start(std::vector<int64_t> order, uint64_t epoch, int64_t first, int64_t step,
                    int64_t end) {
-  PD_CHECK(static_cast<int64_t>(order.size()) == impl_->data.size(),
-           "an order of {} for {} samples", order.size(), impl_->data.size());
   PD_CHECK(first >= 0 && step >= 1 && end <= num_minibatches(), "minibatches {}, +{}, to {} of {}",
            first, step, end, num_minibatches());
+  PD_CHECK(
+      static_cast<int64_t>(order.size()) >= std::min(impl_->data.size(), end * impl_->batch_size),
+      "an order of {} for {} samples", order.size(), impl_->data.size());
   {
     std::unique_lock lock(impl_->mutex);
     impl_->abandon = true;

@@ -32,9 +32,9 @@ class Loader {
   int64_t num_minibatches() const;
   int64_t SamplesIn(int64_t minibatch) const;
 
-  /// Starts a pass over samples in `order` (EpochOrder, or 0, 1, 2, … for evaluation): this worker
-  /// will ask for minibatches first, first + step, … below `end`. Interrupts an earlier pass and
-  /// drops what it left.
+  /// Starts a pass over samples in `order` (EpochOrder, or some or all in order for evaluation), of
+  /// which those of the first `end` minibatches are read: this worker will ask for minibatches
+  /// first, first + step, … below `end`. Interrupts an earlier pass and drops what it left.
   void Start(std::vector<int64_t> order, uint64_t epoch, int64_t first, int64_t step, int64_t end);
 
   /// The next minibatch; waits until it is read. Valid until the next call. Allocates nothing.

@@ -32,6 +32,7 @@ const std::vector<Field>& Fields() {
       {"epochs", &TrainConfig::epochs, 1, 1e6},
       {"minibatches", &TrainConfig::minibatches, 1, kMany},
       {"eval_every", &TrainConfig::eval_every, 1, kMany},
+      {"eval_minibatches", &TrainConfig::eval_minibatches, 1, kMany},
       {"target_accuracy", &TrainConfig::target_accuracy, 1e-9, 1},
       {"target_perplexity", &TrainConfig::target_perplexity, 1, 1e9},
       {"lr", &TrainConfig::lr, 0, 1e6},

@@ -19,6 +19,7 @@ struct TrainConfig {
   int64_t minibatches = 0;  ///< Of each epoch; 0: all.
   int64_t eval_every =
       0;  ///< Minibatches between evaluations inside an epoch; 0: at epoch ends only.
+  int64_t eval_minibatches = 0;  ///< Of each evaluation, spread over the test samples; 0: all.
   double target_accuracy = 0;    ///< 0: none.
   double target_perplexity = 0;  ///< 0: none. With both, the first that is reached ends the run.
   double lr = 0.01, momentum = 0.9, weight_decay = 0;

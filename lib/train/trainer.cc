@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "base/clock.h"
 #include "base/host.h"
@@ -203,6 +202,10 @@ void Run::OpenTheData() {
   epoch_samples_ = data_.train;
   if (config_.minibatches > 0 && config_.minibatches < MinibatchesPerEpoch()) {
     epoch_samples_ = config_.minibatches * spec_.batch_size;
+  }
+  if (config_.eval_minibatches > 0 &&
+      config_.eval_minibatches <= (data_.test - 1) / spec_.batch_size) {
+    data_.test = config_.eval_minibatches * spec_.batch_size;
   }
   for (const int64_t rest : {epoch_samples_ % spec_.batch_size, data_.test % spec_.batch_size}) {
     const auto& known = spec_.short_batches;
@@ -436,7 +439,8 @@ void Run::Evaluate(int64_t minibatch) {
   segment.training = false;
   segment.samples = data_.test;
   LossSums sums(*spec_.model);
-  if (IsRoot()) collector_->Begin(segment_, (data_.test + spec_.batch_size - 1) / spec_.batch_size);
+  const int64_t minibatches = (data_.test + spec_.batch_size - 1) / spec_.batch_size;
+  if (IsRoot()) collector_->Begin(segment_, minibatches);
   const auto take = [&](const MinibatchMetrics* metrics) {
     if (metrics == nullptr) return false;
     sums.Add(*metrics);
@@ -450,9 +454,11 @@ void Run::Evaluate(int64_t minibatch) {
   if (worker_) {
     if (role_->first == 0) {
       std::vector<int64_t> order(static_cast<size_t>(data_.test));
-      std::iota(order.begin(), order.end(), int64_t{0});
+      for (int64_t i = 0; i < data_.test; ++i) {
+        order[static_cast<size_t>(i)] = i * source_.test->size() / data_.test;
+      }
       test_loader_->Start(std::move(order), 0, role_->second, spec_.shape.stages[0].replicas,
-                          test_loader_->num_minibatches());
+                          minibatches);
       segment.loader = test_loader_.get();
     }
     worker_->Run(segment);

@@ -21,7 +21,7 @@ class Flags(TrainCase):
     CHECK = ("--data", "synthetic", "--check")
 
     def test_numbers_are_strict(self):
-        whole = ("epochs", "minibatches", "eval-every", "threads", "seed", "log-every")
+        whole = ("epochs", "minibatches", "eval-every", "eval-minibatches", "threads", "seed", "log-every")
         real = ("lr", "momentum", "weight-decay", "target-accuracy", "stall-timeout")
         nonsense = ("nan", "inf", "0x10", "1e999", " 5", "5 ", "-1", "", "five", "1,5", "5s", "+5", "--lr")
         for flag in (*whole, *real):

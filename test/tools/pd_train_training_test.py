@@ -59,6 +59,14 @@ class Schedules(TrainCase):
         mean = (32 * losses[0] + 32 * losses[1] + losses[2]) / 65
         self.assertAlmostEqual(many.events("train")[0]["loss"], mean, places=9)
 
+    def test_an_evaluation_of_some_minibatches_counts_these(self):
+        for minibatches, samples in ((1, 8), (3, 24), (7, 50), (100, 50)):
+            done = self.train(plan(replicated(2, 1), batch=8), "--lr", "0", "--eval-minibatches", str(minibatches),
+                              "--minibatches", "2", data=self.data(80, 50))
+            self.assertEqual(done.events("start")[0]["test_samples"], samples)
+            right = done.events("eval")[0]["accuracy"] * samples
+            self.assertAlmostEqual(right, round(right), places=6)
+
     def test_validation_sets_of_any_size_between_stretches_of_training(self):
         whole = self.train(plan(replicated(2, 1), batch=8), "--lr", "0", data=self.data(80, 50)).events("eval")[0]
         for samples in (0, 1, 7, 50):

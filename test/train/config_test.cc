@@ -22,7 +22,7 @@ std::string FlagRefusal(const std::string& key, const std::string& text) {
 TEST_CASE("a config takes over every key of the document") {
   TrainConfig c;
   c.Merge(ParseText(R"({"format": "pipedream.config/1", "data": "synthetic", "epochs": 7,
-    "minibatches": 11, "eval_every": 5, "target_accuracy": 0.9, "lr": 0.25, "momentum": 0.5,
+    "minibatches": 11, "eval_every": 5, "eval_minibatches": 4, "target_accuracy": 0.9, "lr": 0.25, "momentum": 0.5,
     "weight_decay": 0.001, "lr_schedule": {"type": "step", "epochs": 3, "gamma": 0.5},
     "lr_scaling": "linear", "schedule": "1f1b", "device": "ref", "threads": 2, "seed": 9,
     "metrics": "m.jsonl", "log_every": 3, "trace": "t.json", "checkpoint": "c",
@@ -31,6 +31,7 @@ TEST_CASE("a config takes over every key of the document") {
   CHECK(c.epochs == 7);
   CHECK(c.minibatches == 11);
   CHECK(c.eval_every == 5);
+  CHECK(c.eval_minibatches == 4);
   CHECK(c.target_accuracy == 0.9);
   CHECK(c.lr == 0.25);
   CHECK(c.momentum == 0.5);
@@ -62,6 +63,7 @@ TEST_CASE("values of another type or out of range are refused, as keys and as fl
       {"epochs", {"0", "-1", "2.5", "1e9", "\"3\"", "null", "true"}},
       {"minibatches", {"0", "1.5"}},
       {"eval_every", {"0"}},
+      {"eval_minibatches", {"0", "1.5"}},
       {"target_accuracy", {"0", "1.01", "-0.5", "\"0.9\""}},
       {"lr", {"-0.1", "1e7", "\"0.1\"", "1e999"}},
       {"momentum", {"-0.1", "1.1"}},
