@@ -85,11 +85,13 @@ class WholeStep {
 
   /// Mean over the samples of the last step's first loss.
   double Loss() const {
-    std::vector<float> values(static_cast<size_t>(plan_.batch()));
-    backend_.ToHost(DenseLayout({plan_.batch()}, DType::kF32),
-                    arena_.data() + program_.losses().at(0).values, values.data());
+    const Layout layout = DenseLayout({plan_.batch(), kLossColumns}, DType::kF32);
+    std::vector<float> values(layout.stored());
+    backend_.ToHost(layout, arena_.data() + program_.losses().at(0).values, values.data());
     double sum = 0;
-    for (const float value : values) sum += static_cast<double>(value);
+    for (size_t i = kLossSum; i < values.size(); i += kLossColumns) {
+      sum += static_cast<double>(values[i]);
+    }
     return sum / static_cast<double>(plan_.batch());
   }
 

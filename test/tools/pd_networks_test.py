@@ -51,8 +51,8 @@ class Networks(TrainCase):
         plan = self.plan(profile, model, 2, "--replicas", "1,1")
         start = time.monotonic()
         trained = self.execute([MPIRUN, "--oversubscribe", "-np", "2", PD_TRAIN, plan, "--data", "synthetic",
-                                "--device", "cpu", "--lr", "1e-4", "--log-every", "1", "--eval-minibatches", "1", "--minibatches",
-                                str(MINIBATCHES), "--metrics", metrics], timeout=1800, metrics=metrics)
+                                "--device", "cpu", "--lr", "1e-4", "--log-every", "1", "--eval-minibatches", "1",
+                                "--minibatches", str(MINIBATCHES), "--metrics", metrics], timeout=1800, metrics=metrics)
         self.assertEqual(trained.status, 0, trained)
         losses = [event["loss"] for event in trained.events("train")]
         self.assertEqual(len(losses), MINIBATCHES)
