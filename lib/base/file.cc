@@ -85,6 +85,21 @@ void RequireWritable(const std::string& path, std::string_view flag, Output how)
   PD_REQUIRE(error == 0, "{}: {}: cannot create: {}", flag, path, std::strerror(error));
 }
 
+void RequireRegularFile(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return;
+  Throw(ErrorCode::kInvalidInput, "{}: expected a file, found {}", path,
+        S_ISDIR(info.st_mode)    ? "a directory"
+        : S_ISFIFO(info.st_mode) ? "a pipe"
+        : S_ISSOCK(info.st_mode) ? "a socket"
+                                 : "a device");
+}
+
+std::string ReadRegularFile(const std::string& path) {
+  RequireRegularFile(path);
+  return ReadFile(path);
+}
+
 std::string ReadFile(const std::string& path) {
   const bool standard_input = path == "-";
   const std::string shown = standard_input ? "standard input" : path;

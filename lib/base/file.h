@@ -10,6 +10,11 @@ namespace pd {
 /// (kInvalidInput, naming path and reason).
 std::string ReadFile(const std::string& path);
 
+/// Refuses (kInvalidInput) a directory, pipe, socket or device, which data is never read from: a
+/// pipe would wait for ever, a device need not end. Says nothing of a path that is not there.
+void RequireRegularFile(const std::string& path);
+std::string ReadRegularFile(const std::string& path);
+
 /// Refuses (kInvalidInput) an output that would overwrite another file: `output`, given by `flag`,
 /// is the same file as `other`, which is `what`, whether or not they are there yet. Empty names,
 /// "-", devices and pipes are no files.

@@ -189,17 +189,26 @@ JsonView JsonView::Parse(std::string_view text, const std::string& file) {
   return {std::move(document), root, ""};
 }
 
-void JsonView::CheckKeys(std::initializer_list<std::string_view> allowed) const {
-  CheckKeys(std::vector<std::string_view>(allowed));
+void JsonView::CheckKeys(std::initializer_list<std::string_view> allowed,
+                         std::string_view owner) const {
+  CheckKeys(std::vector<std::string_view>(allowed), owner);
 }
 
-void JsonView::CheckKeys(const std::vector<std::string_view>& allowed) const {
+void JsonView::CheckKeys(const std::vector<std::string_view>& allowed,
+                         std::string_view owner) const {
   if (!value_->is_object()) Fail("an object");
   for (const auto& [key, element] : value_->items()) {
     if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
     const std::string near = Nearest(key, allowed);
+    const std::string hint = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
+    std::string known;
+    for (const std::string_view each : allowed) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", each);
+    }
+    PD_REQUIRE(owner.empty(), "{}: {}/{}: expected a key of {} ({}), found {}{}", file(), pointer_,
+               Escaped(key), owner, known.empty() ? "it has none" : known, Quoted(key), hint);
     Throw(ErrorCode::kInvalidInput, "{}: {}/{}: unknown key {}{}", file(), pointer_, Escaped(key),
-          Quoted(key), near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+          Quoted(key), hint);
   }
 }
 

@@ -22,9 +22,10 @@ class JsonView {
   static JsonView Parse(std::string_view text, const std::string& file);
 
   /// Refuses a value that is not an object, a key not in `allowed` (with the nearest allowed one as
-  /// a suggestion).
-  void CheckKeys(std::initializer_list<std::string_view> allowed) const;
-  void CheckKeys(const std::vector<std::string_view>& allowed) const;
+  /// a suggestion). `owner`, as in "text data": whose keys they are, where others have more.
+  void CheckKeys(std::initializer_list<std::string_view> allowed,
+                 std::string_view owner = {}) const;
+  void CheckKeys(const std::vector<std::string_view>& allowed, std::string_view owner = {}) const;
 
   bool IsObject() const;
   bool IsArray() const;

@@ -75,7 +75,7 @@ struct ByteReader::Inflater {
 };
 
 ByteReader::ByteReader(const std::string& path)
-    : path_(path), name_(path), content_(ReadFile(path)) {
+    : path_(path), name_(path), content_(ReadRegularFile(path)) {
   if (HasGzipMagic(content_)) {
     name_ += " (unpacked)";
     inflater_ = std::make_unique<Inflater>(path_, content_);

@@ -246,6 +246,11 @@ DataSource OpenImageFolder(const std::string& directory, const DataRequest& requ
   InspectAll(test, request, options);
   PD_REQUIRE(!train.files.empty(), "{}train: expected at least one training image, found none",
              base);
+  for (size_t c = 0; c < classes.size(); ++c) {
+    const bool any = std::find(train.labels.begin(), train.labels.end(), static_cast<int32_t>(c)) !=
+                     train.labels.end();
+    PD_REQUIRE(any, "{}train/{}: expected at least one good image, found none", base, classes[c]);
+  }
 
   const Normalisation normalisation = NormalisationOf(train, channels, options, request.seed);
   const ImageTransform transform(options, input.shape, normalisation, request.seed);

@@ -176,10 +176,17 @@ ImageInfo ImageFileReader::Inspect(const std::string& path) {
 ImageInfo ImageFileReader::Impl::Inspect(const SampleFile& from) {
   const std::string& path = from.path();
   const size_t tail = std::min(kTail, from.size());
-  ReadPart(from, from.size() - tail, tail, file);
-  const bool png_ends = TextOf(file).find(kPngEnd) != std::string_view::npos;
-  const bool jpeg_ends = TextOf(file).find(kJpegEnd) != std::string_view::npos;
-  if (from.size() > tail) ReadPart(from, 0, kHead, file);
+  const auto ends = [&](std::string_view mark) {
+    ReadPart(from, from.size() - tail, tail, file);
+    if (TextOf(file).find(mark) != std::string_view::npos) return true;
+    ReadPart(from, 0, from.size(), file);  // some have much behind their end
+    return TextOf(file).find(mark) != std::string_view::npos;
+  };
+  ReadPart(from, 0, std::min(kHead, from.size()), file);
+  const bool is_png = IsPng(file), is_jpeg = IsJpeg(file);
+  const bool png_ends = is_png && ends(kPngEnd);
+  const bool jpeg_ends = is_jpeg && ends(kJpegEnd);
+  ReadPart(from, 0, std::min(kHead, from.size()), file);
   ImageInfo info;
   if (IsPng(file)) {
     info = PngHeader(path, file);

@@ -287,7 +287,7 @@ bool LooksLikeNpy(const std::vector<std::string>& entries) {
 }
 
 DataSource OpenNpy(const std::string& directory, const DataRequest& request) {
-  request.options.CheckKeys({});
+  request.options.CheckKeys({}, "npy data");
   PD_REQUIRE(!request.fields.empty(), "npy data: expected a model with inputs, found none");
   DataSource source;
   source.train = std::make_unique<NpyDataset>(directory, "train", request);

@@ -8,11 +8,13 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace pd {
 
-SampleFile::SampleFile(const std::string& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+SampleFile::SampleFile(const std::string& path) : path_(path) {
+  RequireRegularFile(path);
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   PD_REQUIRE(fd_ >= 0, "{}: cannot open: {}", path, std::strerror(errno));
   struct stat info = {};
   if (::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) size_ = static_cast<size_t>(info.st_size);

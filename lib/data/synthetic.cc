@@ -192,7 +192,6 @@ class SyntheticDataset : public Dataset {
 }  // namespace
 
 DataSource OpenSynthetic(const DataRequest& request) {
-  request.options.CheckKeys({});
   DataSource source;
   source.train = std::make_unique<SyntheticDataset>(request, kTrainSize, "train");
   source.test = std::make_unique<SyntheticDataset>(request, kTestSize, "test");
@@ -201,9 +200,8 @@ DataSource OpenSynthetic(const DataRequest& request) {
     inputs += fmt::format("{}{} {} {}", inputs.empty() ? "" : ", ", field.name,
                           NameOf(field.spec.dtype), ToString(field.spec.shape));
   }
-  source.description = fmt::format(
-      "synthetic: {} training and {} test samples of {}, {} classes, mean 0, deviation 1 by design",
-      kTrainSize, kTestSize, inputs, World(request).classes);
+  source.description = fmt::format("synthetic: {} training and {} test samples of {}, {} classes",
+                                   kTrainSize, kTestSize, inputs, World(request).classes);
   return source;
 }
 

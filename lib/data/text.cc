@@ -80,7 +80,7 @@ Tokens Words(const Tokens& code_points) {
 }
 
 Split ReadSplit(const std::string& path, bool words) {
-  Split split{path, ReadFile(path), {}};
+  Split split{path, ReadRegularFile(path), {}};
   split.tokens = CodePoints(WithoutByteOrderMark(split.text), path);
   if (words) split.tokens = Words(split.tokens);
   return split;
@@ -143,7 +143,7 @@ void CheckFields(const DataRequest& request) {
 }
 
 bool WantsWords(const JsonView& options) {
-  options.CheckKeys({"tokens"});
+  options.CheckKeys({"tokens"}, "text data");
   const auto tokens = options.Find("tokens");
   if (!tokens) return false;
   const std::string value = tokens->String();

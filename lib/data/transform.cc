@@ -89,7 +89,7 @@ ImageOptions ImageOptions::Read(const JsonView& json, int64_t channels, bool fil
   std::vector<std::string_view> keys = {"resize",  "pad",  "crop",      "flip",
                                         "augment", "mean", "deviation", "decode_threads"};
   if (files) keys.push_back("skip_bad");
-  json.CheckKeys(keys);
+  json.CheckKeys(keys, files ? "image folders" : "images");
   ImageOptions options;
   if (const auto view = json.Find("resize")) {
     if (view->IsArray()) {

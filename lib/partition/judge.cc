@@ -13,7 +13,9 @@
 namespace pd {
 namespace {
 
-constexpr int64_t kMostWork = 2'000'000;  // Events and actions of all simulations of depths.
+// Events and actions of the simulations of depths: for one plan, so that its prediction does not
+// depend on what was judged before, and for all.
+constexpr int64_t kMostWork = 2'000'000, kMostWorkInAll = 20'000'000;
 constexpr int kMostDepth = 16384;
 
 std::string NameOfCost(const ResourceCost& cost) {
@@ -45,7 +47,7 @@ Judge::Judge(const CostGraph& graph, const PartitionOptions& options, const Cost
       options_(options),
       rule_(rule),
       batch_size_(batch_size),
-      work_left_(kMostWork) {}
+      work_left_(kMostWorkInAll) {}
 
 int Judge::Workers(const std::vector<StageChoice>& stages) {
   int workers = 0;
@@ -75,8 +77,12 @@ std::vector<int> Judge::Depths(const std::vector<StageChoice>& stages,
   for (const StageChoice& stage : stages) {
     most.push_back(Memory(stage).MaxInFlight(limit, kMostDepth));
   }
-  return ChooseInFlight(options_.schedule, ShapeOf(stages, {}), pipeline, most, bound_ms,
-                        work_left_);
+  const int64_t given = std::min(kMostWork, work_left_);
+  int64_t left = given;
+  std::vector<int> depths =
+      ChooseInFlight(options_.schedule, ShapeOf(stages, {}), pipeline, most, bound_ms, left);
+  work_left_ -= given - left;
+  return depths;
 }
 
 // `arxiv` with one minibatch in flight: the way through all stages and borders.

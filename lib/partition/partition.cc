@@ -107,7 +107,7 @@ class Planner {
     result.lower_bound_ms = found.lower_bound_ms;
     result.bottleneck_ms = found.bottleneck_ms;
     if (options_.strategy == Strategy::kAuto && rule_.model == CostModel::kRuntime) {
-      best = FastestOf(std::move(best));
+      best = FastestOf(std::move(best), int64_t{found.ideals} * workers_);
       result.bottleneck_ms = BottleneckMs(best.stages);
     }
     Describe(best, result);
@@ -196,40 +196,41 @@ class Planner {
   // Fewer workers, so that all that could be taken for fewer workers can be taken for more. Rivals
   // with a larger cost than the shortest period so far, `fastest_ms`, are left out by the searches.
   template <typename Use>
-  void ForEachRival(const double& fastest_ms, const Use& use) const {
+  void ForEachRival(int64_t size, const double& fastest_ms, const Use& use) const {
+    constexpr int64_t kQuick = 4'000, kLong = 50'000;  // size: ideals · workers
+    const bool quick = size <= kQuick;
     const bool free = cut_after_.empty() && options_.replicas.empty();
     if (free) use(OneWorker());
-    const std::vector<int> numbers = NumbersOfWorkers();
+    const std::vector<int> numbers = quick ? NumbersOfWorkers() : std::vector<int>{workers_};
     for (const int n : numbers) {
       if (free) use(Whole(0, n));
     }
+    if (free && !quick && rule_.several_levels()) use(Whole(0, rule_.levels[0].workers));
     Say("comparing with other plans");
     const SearchOptions full = Search(/*replicate=*/true, /*one_in_flight=*/false);
     const SearchOptions straight = Search(/*replicate=*/false, /*one_in_flight=*/false);
     const auto find = [&](SearchOptions search, double slower) {
-      search.max_steps = kRivalSteps;
+      // As many as for the best plan of so few workers: it must be found again.
+      if (search.replicate && slower > 1) search.max_steps = kRivalSteps;
       search.rule.bytes_per_ms /= slower;
       for (CostRule::Level& level : search.rule.levels) level.bytes_per_ms /= slower;
       search.most_ms = slower * fastest_ms * (1 + kNothing);
-      if (AreWorkersAlike(search) && IsQuick()) {
+      if (AreWorkersAlike(search) && quick) {
         for (const auto& stages : FindPlansByWorkers(graph_, search)) use(stages);
         return;
       }
-      for (const int n : IsQuick() ? numbers : std::vector<int>{workers_}) {
+      for (const int n : numbers) {
         search.max_workers = n;
         if (auto found = FindBestPlan(graph_, search)) use(found->stages);
       }
     };
     if (options_.replicas.empty()) find(straight, 1);
-    find(full, 1.5);
-    if (!IsQuick()) return;
+    if (size <= kLong) find(full, 1.5);
+    if (!quick) return;
     find(full, 1);
     find(full, 2);
     find(full, 3);
   }
-
-  // Whether there is time for all rivals: layers · workers.
-  bool IsQuick() const { return int64_t{graph_.size()} * workers_ <= 4'000; }
 
   // On which rivals are looked for, ascending: every number of alike workers; else whole machines,
   // and in one machine workers, of many halves.
@@ -255,11 +256,11 @@ class Planner {
 
   // Of `first` and its rivals, those that are slower than the fastest by nothing that counts; of
   // these the one on the fewest workers, then the fastest, then the first.
-  Judge::Verdict FastestOf(Judge::Verdict first) {
+  Judge::Verdict FastestOf(Judge::Verdict first, int64_t size) {
     double fastest_ms = first.prediction.minibatch_ms;
     std::vector<Judge::Verdict> near = {std::move(first)};
     const auto is_near = [&](double ms) { return ms <= fastest_ms * (1 + kNothing); };
-    ForEachRival(fastest_ms, [&](const std::vector<StageChoice>& rival) {
+    ForEachRival(size, fastest_ms, [&](const std::vector<StageChoice>& rival) {
       const auto known = [&](const Judge::Verdict& other) { return other.stages == rival; };
       if (!is_near(judge_.BoundMs(rival)) || std::any_of(near.begin(), near.end(), known)) return;
       Judge::Verdict verdict = judge_.Of(rival, 0, false);

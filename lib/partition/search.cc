@@ -23,8 +23,8 @@ namespace {
 // Work that takes seconds, measured in steps of the innermost loops.
 constexpr double kMostUpdates = 1.2e9;
 constexpr double kMostHierarchical = 4e8;
-constexpr int kMostIdeals = 4096, kFewestIdeals = 64;
-constexpr int64_t kMostSteps = 3'000'000;
+constexpr int kMostIdeals = 4096, kFewestIdeals = 32;
+constexpr int64_t kMostSteps = 1'500'000;
 
 bool IsHierarchical(const SearchOptions& options) {
   return options.rule.several_levels() && options.rule.model == CostModel::kArxiv;
@@ -44,11 +44,14 @@ int MostIdeals(const SearchOptions& options) {
     if (options.memory_bytes || !options.replicas.empty()) each *= n * n * n / 4;
     if (!options.rule.speeds.empty()) each *= n;
     const double most = std::cbrt(6 * kMostHierarchical / each);
-    return static_cast<int>(std::clamp<double>(most, kFewestIdeals / 8, kMostIdeals));
+    return static_cast<int>(std::clamp<double>(most, kFewestIdeals / 4, kMostIdeals));
   }
   double updates = options.replicate ? n * n / 2 : n;
   const bool places = options.rule.several_levels() || !options.rule.speeds.empty();
   if (places && (options.memory_bytes || !options.replicas.empty())) updates *= n / 2;
+  // Of many machines each cost takes long to compute.
+  constexpr double kMany = 256;
+  if (options.rule.several_levels()) updates *= std::max(1.0, n / kMany);
   const double most = std::sqrt(2 * kMostUpdates / updates);
   return static_cast<int>(std::clamp<double>(most, kFewestIdeals, kMostIdeals));
 }
@@ -90,6 +93,7 @@ double LeastPs(const CostGraph& graph, const SearchOptions& options) {
 // What a search has proven holds for the ideals that were looked at.
 std::optional<SearchResult> WithProof(std::optional<SearchResult> result, const CostGraph& graph,
                                       const Ideals& ideals, const SearchOptions& options) {
+  if (result) result->ideals = ideals.size();
   if (!result || ideals.all()) return result;
   result->lower_bound_ms = std::min(result->bottleneck_ms, LeastPs(graph, options) / kPsPerMs);
   result->exact = result->lower_bound_ms == result->bottleneck_ms;

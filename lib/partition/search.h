@@ -53,6 +53,7 @@ struct SearchResult {
   double lower_bound_ms = 0;
   /// Whether the plan is proven to be the best. False where a limit was met.
   bool exact = true;
+  int ideals = 0;  ///< That were looked at.
 };
 
 /// The plan with the smallest bottleneck among all chains of ideals (ideals.h) as borders, all

@@ -38,7 +38,7 @@ LossMeans LossSums::Means() const {
   LossMeans means{
       .loss = loss_ / count, .accuracy = right_ / count, .top5_accuracy = {}, .perplexity = {}};
   if (has_top5_) means.top5_accuracy = top5_ / count;
-  if (has_perplexity_) means.perplexity = std::exp(means.loss);
+  if (has_perplexity_ && counted_ > 0) means.perplexity = std::exp(means.loss);
   return means;
 }
 

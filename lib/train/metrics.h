@@ -26,7 +26,8 @@ class LossSums {
   void Add(const MinibatchMetrics& metrics);
   void Clear();
   int64_t samples() const { return samples_; }
-  /// Without any counted target (device timed has none) all are 0, perplexity 1.
+  bool has_perplexity() const { return has_perplexity_; }
+  /// Without any counted target (device timed has none) all are 0, and there is no perplexity.
   LossMeans Means() const;
 
  private:

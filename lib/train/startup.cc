@@ -52,10 +52,11 @@ void CheckSchedule(const Plan& plan) {
 }
 
 Agreement Parse(const std::string& plan_text, const std::string& plan_name,
-                const std::string& config_text) {
+                const std::string& config_text, const std::string& config_name) {
   Agreement agreement;
   agreement.plan = ReadPlan(JsonView::Parse(plan_text, plan_name));
-  agreement.config.Merge(JsonView::Parse(config_text, "config"));
+  agreement.config.Merge(
+      JsonView::Parse(config_text, config_name.empty() ? "config" : config_name));
   if (agreement.config.device == "timed") agreement.plan.model = TimedModel(agreement.plan);
   PD_REQUIRE(agreement.plan.model.has_value(),
              "{}: /model: expected a model, found none: a plan made from a profile without a model "
@@ -94,7 +95,8 @@ std::string ReadTexts(const TrainArguments& arguments) {
   }
   const std::string name = arguments.plan == "-" ? "standard input" : arguments.plan;
   const std::string text = ReadFile(arguments.plan);
-  Parse(text, name, config.ToJson());  // refuses here, on the rank that has the file
+  Parse(text, name, config.ToJson(),
+        arguments.config);  // refuses here, on the rank that has the file
   return Json({{"plan", text}, {"name", name}, {"config", config.ToJson()}})
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -127,7 +129,7 @@ std::vector<std::string> Together(Comm& comm, const std::function<std::string()>
 
 Agreement ReadArguments(const TrainArguments& arguments) {
   const Json texts = Json::parse(ReadTexts(arguments));
-  return Parse(texts["plan"], texts["name"], texts["config"]);
+  return Parse(texts["plan"], texts["name"], texts["config"], arguments.config);
 }
 
 Agreement AgreeAtStart(const TrainArguments& arguments, Comm& comm, const std::string& host) {
@@ -142,7 +144,7 @@ Agreement AgreeAtStart(const TrainArguments& arguments, Comm& comm, const std::s
       Together(comm, [&] { return comm.rank() == 0 ? ReadTexts(arguments) : std::string(); });
   comm.SetLimits(limits);
   const Json text = Json::parse(texts[0]);
-  Agreement agreement = Parse(text["plan"], text["name"], text["config"]);
+  Agreement agreement = Parse(text["plan"], text["name"], text["config"], arguments.config);
   for (const std::string& each : hellos) agreement.hosts.push_back(Json::parse(each)["host"]);
   return agreement;
 }

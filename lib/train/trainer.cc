@@ -178,7 +178,7 @@ void Run::OpenTheData() {
     PD_REQUIRE(!HasTarget() || source_.test->size() > 0, "{}: needs test samples, {} has none",
                config_.target_accuracy > 0 ? "--target-accuracy" : "--target-perplexity",
                config_.data);
-    PD_REQUIRE(config_.target_perplexity == 0 || losses_.Means().perplexity,
+    PD_REQUIRE(config_.target_perplexity == 0 || losses_.has_perplexity(),
                "--target-perplexity: expected a model whose targets are sequences, found \"{}\"",
                spec_.model->name());
     return Json({{"train", train},
@@ -199,6 +199,7 @@ void Run::OpenTheData() {
            .test = info["test"],
            .description = info["about"],
            .metadata = info["metadata"]};
+  if (config_.device == "timed") data_.test = 0;  // there is nothing to evaluate
   epoch_samples_ = data_.train;
   if (config_.minibatches > 0 && config_.minibatches < MinibatchesPerEpoch()) {
     epoch_samples_ = config_.minibatches * spec_.batch_size;
@@ -254,7 +255,9 @@ void Run::TakeMemory() {
   });
   // Libraries, kernels compiled and samples read; on a host also what training has taken.
   base_memory_bytes_ = ResidentMemoryBytes();
-  if (worker_ && !backend_->on_device()) base_memory_bytes_ -= info.memory_bytes;
+  if (worker_ && !backend_->on_device() && config_.device != "timed") {
+    base_memory_bytes_ -= info.memory_bytes;
+  }
   for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
   // From here on every wait is for another worker's step, or on rank 0 for a loss. Another idle
   // rank waits for whole epochs; the others notice when one of them is gone.
@@ -474,7 +477,10 @@ void Run::Evaluate(int64_t minibatch) {
         test_->perplexity ? fmt::format(", perplexity {:.2f}", *test_->perplexity) : "",
         NsToS(train_ns_));
     reached_ = Reached(*test_);
-    if (reached_) time_to_accuracy_s_ = NsToS(train_ns_);
+    if (reached_) {
+      time_to_accuracy_s_ = NsToS(train_ns_);
+      Log("target reached after {:.1f} s of training", time_to_accuracy_s_);
+    }
   }
   reached_ = comm_.Broadcast(reached_ ? "1" : "0", 0) == "1";
   AppendTrace("evaluation ");
@@ -483,7 +489,8 @@ void Run::Evaluate(int64_t minibatch) {
 
 bool Run::Reached(const LossMeans& test) const {
   if (config_.target_accuracy > 0 && test.accuracy >= config_.target_accuracy) return true;
-  return config_.target_perplexity > 0 && *test.perplexity <= config_.target_perplexity;
+  return config_.target_perplexity > 0 && test.perplexity &&
+         *test.perplexity <= config_.target_perplexity;
 }
 
 RankTotals Run::Totals() const {
@@ -503,6 +510,7 @@ int Run::Finish() {
   const std::vector<std::string> packed = comm_.Gather(Totals().Pack());
   if (IsRoot()) ReportEnd(packed);
   const int status = HasTarget() && !reached_ ? 3 : 0;
+  if (IsRoot() && status == 3) Log("target not reached: exit status 3");
   if (checkpoints_ == nullptr) return status;
   checkpoints_->Finish();
   if (checkpoints_->lost() == 0) return status;

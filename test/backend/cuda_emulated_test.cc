@@ -136,7 +136,9 @@ TEST_CASE("a device that failed gives no notice, and says so when asked", "[cuda
              ContainsSubstring("cudaErrorLaunchFailure"));
   cuda_emulator::Reset();
   backend->Notify(Queue::kDownload, notice, &noticed);
-  cuda_emulator::Drain();
+  const auto mark = backend->MakeMark();
+  backend->Record(Queue::kDownload, *mark, "test");
+  backend->WaitOnHost(*mark, "test");
   CHECK(noticed);
 }
 

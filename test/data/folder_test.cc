@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <png.h>
+#include <sys/stat.h>
 #include <turbojpeg.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -257,7 +259,9 @@ TEST_CASE("a bad image is refused with its path when opened, or skipped and coun
   }
   CHECK_THAT(refusal(GreyPng(9, 5, 4)),
              ContainsSubstring("expected shape [1, 4, 4], found [1, 5, 4]"));
-  CHECK(refusal(jpeg) == "accepted");  // the content tells, not the name
+  CHECK(refusal(jpeg) == "accepted");                           // the content tells, not the name
+  CHECK(refusal(png + std::string(9000, '\0')) == "accepted");  // some write behind the end
+  CHECK(refusal(jpeg + std::string(9000, '\0')) == "accepted");
 
   const TempDir directory;
   MakeFolder(directory);
@@ -273,6 +277,31 @@ TEST_CASE("a bad image is refused with its path when opened, or skipped and coun
   CHECK(ImageOf(*source.train, 5)[0] == Approx(43));
   CHECK(LabelOf(*source.train, 5) == 1);
   CHECK(ImageOf(*source.train, 6)[0] == Approx(80));
+}
+
+TEST_CASE("a class whose images are all bad is refused, whatever skip_bad says") {
+  const TempDir directory;
+  MakeFolder(directory);
+  for (int i = 0; i < 5; ++i) Put(fmt::format("{}/train/b/{}.png", directory.path(), i), "");
+  CHECK_THAT(Refusal(directory.path(), ImageFields({1, 4, 4}, 3), R"({"skip_bad": true})"),
+             ContainsSubstring("train/b: expected at least one good image"));
+}
+
+TEST_CASE("pipes and devices among the data are refused, not waited for") {
+  const TempDir directory;
+  MakeFolder(directory);
+  const std::string pipe = directory / "train/a/pipe.png";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(Refusal(directory.path(), ImageFields({1, 4, 4}, 3)),
+             ContainsSubstring("pipe.png: expected a file, found a pipe"));
+  const TempDir text;
+  const std::string train = text / "train.txt";
+  REQUIRE(::symlink("/dev/zero", train.c_str()) == 0);
+  Put(text / "test.txt", "text");
+  const std::vector<DataField> tokens = {{"text", {{2}, DType::kI32}, 9, false},
+                                         {"target", {{2}, DType::kI32}, 9, true}};
+  CHECK_THAT(Refusal(text.path(), tokens), ContainsSubstring("train.txt: expected a file, found a "
+                                                             "device"));
 }
 
 // The middle of a file is read only when the sample is.

@@ -176,10 +176,19 @@ TEST_CASE("synthetic targets of a model that reads no tokens follow from the pat
   }
 }
 
-TEST_CASE("synthetic data refuses shapes of more than seven dimensions, and options") {
+TEST_CASE("synthetic data refuses shapes of more than seven dimensions") {
   CHECK_THAT(Refusal("synthetic", ImageFields(Shape(8, 4), 10)), ContainsSubstring("7 dimensions"));
-  CHECK_THAT(Refusal("synthetic", ImageFields({4}, 10), R"({"tokens": "words"})"),
-             ContainsSubstring("options.json: /tokens: unknown key"));
+}
+
+TEST_CASE("synthetic data takes the options of other data, without effect") {
+  const std::vector<DataField> fields = ImageFields({4}, 10);
+  const DataSource plain = OpenData("synthetic", fields, JsonView::Parse("{}", "options.json"), 1);
+  const DataSource source =
+      OpenData("synthetic", fields, JsonView::Parse(R"({"tokens": "words"})", "options.json"), 1);
+  std::vector<float> expected(4), found(4);
+  plain.train->Read(3, 0, 0, expected.data());
+  source.train->Read(3, 0, 0, found.data());
+  CHECK(found == expected);
 }
 
 }  // namespace
