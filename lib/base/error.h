@@ -10,13 +10,21 @@ namespace pd {
 /// What kind of thing went wrong. Tools exit with 2 for kInvalidInput, with 1 otherwise.
 enum class ErrorCode { kInvalidInput, kIo, kDevice, kComm, kInternal };
 
-/// The only exception that lib/ throws: one line that says what was seen and what was wanted.
+/// The only exception that lib/ throws: one line that says what was seen and what was wanted. Line
+/// ends in it, as of a file's name, become \n.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  Error(ErrorCode code, const std::string& text)
+      : std::runtime_error(InOneLine(text)), code_(code) {}
   ErrorCode code() const { return code_; }
 
  private:
+  static std::string InOneLine(const std::string& text) {
+    std::string line;
+    for (const char c : text) line += c == '\n' ? "\\n" : std::string(1, c);
+    return line;
+  }
+
   ErrorCode code_;
 };
 

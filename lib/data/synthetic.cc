@@ -67,13 +67,15 @@ struct World {
       if (field.spec.dtype != DType::kI32) continue;
       PD_CHECK(field.limit >= 1, "input {} without a limit", field.name);
       if (field.spec.shape.empty()) {
-        if (field.target) classes = std::min(field.limit, kMostClasses);
+        if (!field.target) continue;
+        classes = std::min(field.limit, kMostClasses);
+        has_label = true;
         continue;
       }
       tokens = std::min(tokens, field.limit);
       if (!field.target) reads_tokens = true;
     }
-    if (classes == 0) classes = tokens;
+    if (!has_label) classes = tokens;
   }
 
   std::vector<DataField> fields;
@@ -81,6 +83,7 @@ struct World {
   int64_t classes = 0;           // of the last scalar target; without one as many as tokens
   int64_t tokens = kMostTokens;  // that inputs and targets of tokens have
   bool reads_tokens = false;
+  bool has_label = false;  // a scalar target
 };
 
 /// The f32 values of one input.
@@ -200,8 +203,10 @@ DataSource OpenSynthetic(const DataRequest& request) {
     inputs += fmt::format("{}{} {} {}", inputs.empty() ? "" : ", ", field.name,
                           NameOf(field.spec.dtype), ToString(field.spec.shape));
   }
-  source.description = fmt::format("synthetic: {} training and {} test samples of {}, {} classes",
-                                   kTrainSize, kTestSize, inputs, World(request).classes);
+  const World world(request);
+  source.description =
+      fmt::format("synthetic: {} training and {} test samples of {}, {} {}", kTrainSize, kTestSize,
+                  inputs, world.classes, world.has_label ? "classes" : "different tokens");
   return source;
 }
 

@@ -51,7 +51,7 @@ int MostIdeals(const SearchOptions& options) {
   if (places && (options.memory_bytes || !options.replicas.empty())) updates *= n / 2;
   // Of many machines each cost takes long to compute.
   constexpr double kMany = 256;
-  if (options.rule.several_levels()) updates *= std::max(1.0, n / kMany);
+  if (options.rule.several_levels() && options.replicate) updates *= std::max(1.0, n / kMany);
   const double most = std::sqrt(2 * kMostUpdates / updates);
   return static_cast<int>(std::clamp<double>(most, kFewestIdeals, kMostIdeals));
 }

@@ -44,7 +44,7 @@ def is_number(value):
 
 
 def end_event(path):
-    """The last `end` event, with target_accuracy, reached and time_to_accuracy_s checked."""
+    """The last `end` event, with its targets, reached and time_to_accuracy_s checked."""
     ends = [event for event in read_events(path) if event["event"] == "end"]
     if not ends:
         raise BadMetrics(f"{path}: expected an \"end\" event, found none (did the run finish?)")
@@ -55,8 +55,9 @@ def end_event(path):
             found = json.dumps(end.get(field)) if field in end else "nothing"
             raise BadMetrics(f"{path}:{end['line']}: /{field}: expected {wanted}, found {found}")
 
-    expect(is_number(end.get("target_accuracy")), "target_accuracy",
-           "a number (was --target-accuracy given?)")
+    if not is_number(end.get("target_perplexity")):
+        expect(is_number(end.get("target_accuracy")), "target_accuracy",
+               "a number (was --target-accuracy or --target-perplexity given?)")
     expect(isinstance(end.get("reached"), bool), "reached", "true or false")
     time_s = end.get("time_to_accuracy_s")
     if end["reached"]:

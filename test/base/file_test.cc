@@ -12,6 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+TEST_CASE("an error is one line, whatever a file is called") {
+  CHECK(ErrorOf([] { ReadFile("/no such\nplace"); }).find("/no such\\nplace: ") == 0);
+}
+
 // An empty directory of this test's own, gone at the end.
 class ScratchFolder {
  public:

@@ -41,6 +41,14 @@ class CompareTtaTest(ScriptTest):
             self.assertEqual(self.compare(end(None) + "\n", b + "\n", "--min-speedup", "0.1").returncode, 3)
             self.assertEqual(self.compare(end(None) + "\n", b + "\n").returncode, 3)
 
+    def test_runs_with_a_target_perplexity_compare_as_well(self):
+        a, b = (json.dumps({"event": "end", "reached": True, "target_accuracy": None, "target_perplexity": 9.5,
+                            "time_to_accuracy_s": time_s}) for time_s in (4.0, 6.0))
+        done = self.compare(a + "\n", b + "\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, "target perplexity 9.5: A 4.000 s, B 6.000 s, speed-up 1.500\n")
+        self.assertEqual(self.compare(a + "\n", end(6.0) + "\n").returncode, 2)
+
     def test_bad_files_are_refused_with_file_and_line(self):
         good = end(10.0) + "\n"
         for bad, said in (('{"event":"train"}\n', 'expected an "end" event'),
@@ -54,7 +62,7 @@ class CompareTtaTest(ScriptTest):
                           (good.replace("true", "false"), "/time_to_accuracy_s: expected null"),
                           (good.replace("true", "1"), "/reached: expected true or false, found 1"),
                           (good.replace("0.88", "null"), "/target_accuracy"),
-                          (end(10.0, 0.9) + "\n", "/target_accuracy: expected 0.88")):
+                          (end(10.0, 0.9) + "\n", "expected target accuracy 0.88, as in")):
             done = self.compare(good, bad, "--min-speedup", "1")
             self.assertEqual(done.returncode, 2, (bad, done.stdout))
             self.assertIn(said, done.stderr)

@@ -58,7 +58,9 @@ class Metrics(TrainCase):
             self.assertLess(e["accuracy"], 0.9)
         self.assertTrue(end["reached"])
         self.assertAlmostEqual(end["time_to_accuracy_s"], evaluations[-1]["train_time_s"], places=3)
+        self.assertIn("target reached after", done.stderr)
         missed = self.train(document, "--target-accuracy", "1", "--lr", "0", "--minibatches", "2", status=3)
+        self.assertIn("target not reached", missed.stderr)
         end = missed.events("end")[0]
         self.assertEqual((end["reached"], end["time_to_accuracy_s"]), (False, None))
 

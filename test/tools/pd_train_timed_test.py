@@ -23,6 +23,15 @@ class Timed(TrainCase):
         self.assertGreaterEqual(worker["measured"]["compute_ms"], 8 * 3 + 3 * 0.5 - 0.1)
         self.assertLess(worker["measured"]["compute_ms"], 3 * (8 * 3 + 3 * 0.5))
 
+    def test_nothing_is_evaluated_and_memory_is_what_the_process_takes(self):
+        large = costs(0.1, 0.2)
+        for layer in large:
+            layer["activation_bytes"] = 64 << 20
+        done = self.timed(plan(layers=large))
+        self.assertEqual(done.events("eval"), [])
+        for worker in done.events("end")[0]["workers"]:
+            self.assertGreater(worker["base_memory_bytes"], 0)
+
     def test_a_plan_without_a_model_is_rehearsed_and_not_trained(self):
         document = plan(layers=costs(0.1, 0.2))
         del document["model"]
