@@ -108,7 +108,9 @@ class Run {
   void AppendTrace(std::string_view prefix);
   void BetweenActions();
   void TakeMetrics(const MinibatchMetrics& metrics);
-  bool HasTarget() const { return config_.target_accuracy > 0 || config_.target_perplexity > 0; }
+  bool IsRehearsal() const { return config_.device == "timed"; }  // nothing to evaluate
+  bool NamesTarget() const { return config_.target_accuracy > 0 || config_.target_perplexity > 0; }
+  bool HasTarget() const { return NamesTarget() && !IsRehearsal(); }
   bool Reached(const LossMeans& test) const;
   void LogTrain();
   RankTotals Totals() const;
@@ -178,7 +180,7 @@ void Run::OpenTheData() {
     PD_REQUIRE(!HasTarget() || source_.test->size() > 0, "{}: needs test samples, {} has none",
                config_.target_accuracy > 0 ? "--target-accuracy" : "--target-perplexity",
                config_.data);
-    PD_REQUIRE(config_.target_perplexity == 0 || losses_.has_perplexity(),
+    PD_REQUIRE(config_.target_perplexity == 0 || IsRehearsal() || losses_.has_perplexity(),
                "--target-perplexity: expected a model whose targets are sequences, found \"{}\"",
                spec_.model->name());
     return Json({{"train", train},
@@ -199,7 +201,7 @@ void Run::OpenTheData() {
            .test = info["test"],
            .description = info["about"],
            .metadata = info["metadata"]};
-  if (config_.device == "timed") data_.test = 0;  // there is nothing to evaluate
+  if (IsRehearsal()) data_.test = 0;
   epoch_samples_ = data_.train;
   if (config_.minibatches > 0 && config_.minibatches < MinibatchesPerEpoch()) {
     epoch_samples_ = config_.minibatches * spec_.batch_size;
@@ -255,7 +257,7 @@ void Run::TakeMemory() {
   });
   // Libraries, kernels compiled and samples read; on a host also what training has taken.
   base_memory_bytes_ = ResidentMemoryBytes();
-  if (worker_ && !backend_->on_device() && config_.device != "timed") {
+  if (worker_ && !backend_->on_device() && !IsRehearsal()) {
     base_memory_bytes_ -= info.memory_bytes;
   }
   for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
@@ -313,6 +315,7 @@ void Run::Announce() {
   event["config"] = Json::parse(config_.ToJson());
   writer_->Write(event.dump());
   Log("data: {}", data_.description);
+  if (NamesTarget() && IsRehearsal()) Log("device timed evaluates nothing: the target is left out");
   Log("ranks:\n{}", StartTable(agreement_.plan, ranks_));
   for (size_t s = 0; s < spec_.shape.stages.size(); ++s) {
     const int replicas = spec_.shape.stages[s].replicas;
@@ -526,7 +529,7 @@ void Run::ReportEnd(const std::vector<std::string>& packed) {
   const MeasuredRun run{.minibatches = trained_,
                         .minibatch_ms = minibatch_ms,
                         .steady_ms = steady_.minibatch_ms(),
-                        .timed = config_.device == "timed"};
+                        .timed = IsRehearsal()};
   std::vector<RankTotals> ranks;
   for (const std::string& text : packed) ranks.push_back(RankTotals::Unpack(text));
   const Json event = {

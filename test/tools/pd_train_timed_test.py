@@ -31,6 +31,8 @@ class Timed(TrainCase):
         self.assertEqual(done.events("eval"), [])
         for worker in done.events("end")[0]["workers"]:
             self.assertGreater(worker["base_memory_bytes"], 0)
+        aimed = self.timed(plan(layers=large), "--target-accuracy", "0.5")  # as a config for training may
+        self.assertIn("evaluates nothing: the target is left out", aimed.stderr)
 
     def test_a_plan_without_a_model_is_rehearsed_and_not_trained(self):
         document = plan(layers=costs(0.1, 0.2))
