@@ -32,8 +32,9 @@ share = {"compute_ms": 4, "idle_share": 0, "bytes_sent": 100, "bytes_received": 
 workers = [{"rank": 0, "measured": share | {"bytes_sent": 300}, "predicted": share},
            {"rank": 1, "measured": share | {"memory_bytes": 900}, "predicted": share},
            {"rank": 2, "measured": share, "predicted": None}]
+trained = min(int(option("--minibatches")), 100)  # of an epoch
 end = {"event": "end", "predicted_minibatch_ms": 10, "minibatch_ms": 99, "steady_minibatch_ms": 8 + 3 * done,
-       "workers": workers}
+       "train_time_s": trained * 0.099, "workers": workers}
 open(option("--metrics"), "w").write(json.dumps(end) + "\\n")
 """
 NETLAB = """#!/bin/sh
@@ -89,6 +90,11 @@ class BenchPredictions(ScriptTest):
         words = (self.folder / "bin" / "runs").read_text(encoding="utf-8")
         self.assertIn("--minibatches 9 ", words)
         self.assertIn("--device timed", words)
+
+    def test_more_minibatches_than_an_epoch_has_are_refused(self):
+        done = self.bench("--models", "toy", "--rates", "1gbit", "--minibatches", "103")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--minibatches: expected at most the 100 of an epoch, found 102", done.stderr)
 
     def test_bad_usage_is_refused(self):
         for options in (["--plans", "3-x"], ["--plans", "magic:4"], ["--bin", "/nowhere"],

@@ -59,7 +59,7 @@ std::string MpiLibraryName() {
 MpiSession::MpiSession() : exceptions_at_start_(std::uncaught_exceptions()) {
   constexpr int kKeep = 0;  // What mpirun --mca or the user set stays.
   if (WorldSize() <= kMostConnected) setenv("OMPI_MCA_btl_tcp_links", "2", kKeep);
-  setenv("OMPI_MCA_btl_tcp_sndbuf", "524288", kKeep);
+  setenv("OMPI_MCA_btl_tcp_sndbuf", "131072", kKeep);
   int provided = MPI_THREAD_SINGLE;
   PD_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided));
   PD_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
