@@ -150,7 +150,8 @@ class Backend {
 struct BackendOptions {
   int threads = 1;
   int local_rank = 0;  ///< This worker's place among those of its machine: chooses the GPU.
-  /// On a GPU: products of convolutions and linear layers may be rounded to TF32 (10 bits).
+  /// On a GPU: factors in convolutions, linear layers, attention and lstm may be rounded to TF32
+  /// (10 bits).
   bool tf32 = false;
   /// On a GPU: the most scratch memory that one operation may ask for.
   size_t workspace_limit_bytes = size_t{256} << 20;

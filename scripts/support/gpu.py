@@ -60,12 +60,13 @@ def find_nvcc():
 
 
 def pip_libraries():
-    """The folders lib and include of NVIDIA's Python packages (PyTorch brings cuDNN with it)."""
+    """The folders lib of NVIDIA's Python packages, and include of cuDNN and of cuBLAS (PyTorch brings them with it)."""
     found = importlib.util.find_spec("nvidia")
     roots = [pathlib.Path(place) for place in found.submodule_search_locations] if found else []
     libraries = [path for root in roots for path in sorted(root.glob("*/lib"))]
-    headers = [path.parent for root in roots for path in sorted(root.glob("*/include/cudnn.h"))]
-    return libraries, headers
+    cudnn, cublas = ([path.parent for root in roots for path in sorted(root.glob(f"*/include/{name}"))]
+                     for name in ("cudnn.h", "cublas_v2.h"))
+    return libraries, cudnn, cublas
 
 
 def pip_options(build):
@@ -73,23 +74,28 @@ def pip_options(build):
     links in the build folder supply them. Used where the system has no cudnn.h."""
     nvcc = find_nvcc()
     toolkit = pathlib.Path(nvcc).resolve().parent.parent if nvcc else pathlib.Path("/usr/local/cuda")
-    if any(any(place.glob("cudnn.h")) for place in (toolkit / "include", *toolkit.glob("targets/*/include"),
-                                                    pathlib.Path("/usr/include"),
-                                                    *pathlib.Path("/usr/include").glob("*-linux-gnu"))):
+    folders = [toolkit / "include", *toolkit.glob("targets/*/include"), pathlib.Path("/usr/include"),
+               *pathlib.Path("/usr/include").glob("*-linux-gnu")]
+
+    def has_header(name):
+        return any((folder / name).exists() for folder in folders)
+
+    if has_header("cudnn.h"):
         return []
-    libraries, headers = pip_libraries()
-    if not headers:
+    libraries, cudnn, cublas = pip_libraries()
+    if not cudnn:
         return []
+    headers = cudnn[:1] + ([] if has_header("cublas_v2.h") else cublas[:1])
     links = pathlib.Path(build) / "pip-libraries"
     links.mkdir(parents=True, exist_ok=True)
     for folder in libraries:
         for path in folder.glob("libcu*.so.*"):
             link = links / (path.name.split(".so.")[0] + ".so")
-            if not link.exists():
-                link.symlink_to(path)
+            link.unlink(missing_ok=True)
+            link.symlink_to(path)
     rpath = ";".join(str(folder) for folder in libraries)
-    return [f"-DPD_CUDNN_INCLUDE_DIR={headers[0]}", f"-DPD_CUDNN_LIBRARY={links / 'libcudnn.so'}",
-            f"-DCMAKE_BUILD_RPATH={rpath}"] + ([] if has_cublas(toolkit) else
+    return [f"-DPD_CUDNN_INCLUDE_DIR={';'.join(str(folder) for folder in headers)}",
+            f"-DPD_CUDNN_LIBRARY={links / 'libcudnn.so'}", f"-DCMAKE_BUILD_RPATH={rpath}"] + ([] if has_cublas(toolkit) else
                                                [f"-DCUDA_cublas_LIBRARY={links / 'libcublas.so'}",
                                                 f"-DCUDA_cublasLt_LIBRARY={links / 'libcublasLt.so'}"])
 

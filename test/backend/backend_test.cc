@@ -45,7 +45,7 @@ TEST_CASE("a CUDA device is refused where there is none, saying why", "[backend]
     }
     return;
   }
-  WARN("skipped in all suites: device cuda: " << why);
+  WARN("SKIPPED: device cuda, in all suites: " << why);  // gpu-check looks for it
   for (const char* kind : {"cuda", "cuda:0", "cuda:1"}) {
     CHECK_THAT(Refusal(kind, 1), ContainsSubstring("no CUDA") && ContainsSubstring(why));
   }

@@ -18,7 +18,9 @@
 namespace pd::cuda {
 namespace {
 
+using test::CheckNear;
 using test::CudaMemory;
+using test::RandomFloats;
 using test::SameBits;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -26,35 +28,13 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Around the sizes of vectors, warps and blocks; the last is more than one pass of the grid.
 const std::vector<size_t> kCounts = {0, 1, 3, 4, 31, 33, 255, 256, 257, 1000, 50021, 2097152 + 3};
 
-std::vector<float> Values(size_t count, unsigned seed, float scale = 1) {
-  std::mt19937 engine(seed);
-  std::vector<float> values(count);
-  for (float& value : values) {
-    value = scale * (static_cast<float>(engine() >> 8) * 0x1p-23F - 1);
-  }
-  return values;
-}
-
-/// Every element within `bound` of the largest one expected.
-void CheckNear(const std::vector<float>& actual, const std::vector<double>& expected,
-               double bound) {
-  REQUIRE(actual.size() == expected.size());
-  double largest = 1e-30;
-  for (const double value : expected) largest = std::max(largest, std::abs(value));
-  for (size_t i = 0; i < actual.size(); ++i) {
-    if (std::abs(static_cast<double>(actual[i]) - expected[i]) <= bound * largest) continue;
-    INFO("element " << i << ": " << actual[i] << ", expected " << expected[i]);
-    FAIL("too far");
-  }
-}
-
 TEST_CASE("cuda: sums are the host's bit for bit", "[cuda][kernels]") {
   if (!WhyNoCuda().empty()) return;  // backend_test.cc says why
   CudaMemory memory;
   for (const size_t count : kCounts) {
     INFO(count << " elements");
-    const std::vector<float> a = Values(count, 1);
-    const std::vector<float> x = Values(count, 2, 1e-3F);
+    const std::vector<float> a = RandomFloats(count, 1);
+    const std::vector<float> x = RandomFloats(count, 2, 1e-3F);
     std::vector<float> expected = a;
     AccumulateHost(expected.data(), x.data(), count);
     auto acc = memory.Put(a);
@@ -76,9 +56,9 @@ TEST_CASE("cuda: a step of Sgd is the host's bit for bit, in place or not", "[cu
       for (const float decay : {0.0F, 5e-4F}) {
         for (const bool in_place : {false, true}) {
           INFO(count << " elements, momentum " << momentum << ", decay " << decay);
-          const std::vector<float> w = Values(count, 3);
-          const std::vector<float> g = Values(count, 4);
-          std::vector<float> m = Values(count, 5);
+          const std::vector<float> w = RandomFloats(count, 3);
+          const std::vector<float> g = RandomFloats(count, 4);
+          std::vector<float> m = RandomFloats(count, 5);
           auto device_w = memory.Put(w);
           auto device_g = memory.Put(g);
           auto device_m = memory.Put(m);
@@ -125,7 +105,7 @@ TEST_CASE("cuda: dropout keeps what DropoutKeeps keeps, divided as on the host",
       INFO(count << " elements, p " << p);
       const uint64_t key = 0x0123456789abcdefULL;
       const uint64_t minibatch = 0x100000007ULL;
-      const std::vector<float> x = Values(count, 6);
+      const std::vector<float> x = RandomFloats(count, 6);
       auto device_x = memory.Put(x);
       auto y = memory.Room<float>(count);
       REQUIRE(LaunchDropout(device_x, y, count, key, minibatch, p, memory.stream()) == cudaSuccess);
@@ -142,12 +122,12 @@ TEST_CASE("cuda: activations and their gradients, NaN and large values included"
           "[cuda][kernels]") {
   if (!WhyNoCuda().empty()) return;  // backend_test.cc says why
   CudaMemory memory;
-  std::vector<float> x = Values(1003, 7, 6);
+  std::vector<float> x = RandomFloats(1003, 7, 6);
   x[0] = kNan;
   x[1] = -0.0F;
   x[2] = 1000;
   x[3] = -1000;
-  const std::vector<float> dy = Values(x.size(), 8);
+  const std::vector<float> dy = RandomFloats(x.size(), 8);
   for (const auto kind : {ActivationKind::kRelu, ActivationKind::kTanh, ActivationKind::kSigmoid}) {
     INFO("kind " << static_cast<int>(kind));
     auto device_x = memory.Put(x);
@@ -187,8 +167,8 @@ TEST_CASE("cuda: rows are copied into a wider tensor and out of it, and nothing 
   for (const Case c : {Case{1, 1, 0, 1}, Case{7, 17, 3, 29}, Case{3, 1000, 500, 2048},
                        Case{2097152 + 5, 1, 1, 2}, Case{5, 0, 1, 2}, Case{0, 5, 1, 9}}) {
     INFO(c.rows << " rows of " << c.width);
-    const std::vector<float> block = Values(static_cast<size_t>(c.rows * c.width), 9);
-    const std::vector<float> wide = Values(static_cast<size_t>(c.rows * c.stride), 10);
+    const std::vector<float> block = RandomFloats(static_cast<size_t>(c.rows * c.width), 9);
+    const std::vector<float> wide = RandomFloats(static_cast<size_t>(c.rows * c.stride), 10);
     auto device_block = memory.Put(block);
     auto device_wide = memory.Put(wide);
     auto back = memory.Room<float>(block.size());
@@ -219,8 +199,8 @@ TEST_CASE("cuda: biases are added to their channels; their gradients are the cha
         ChannelShape{4, 0, 1}}) {
     INFO("[" << s.outer << "," << s.channels << "," << s.inner << "]");
     const auto count = static_cast<size_t>(s.outer * s.channels * s.inner);
-    const std::vector<float> y = Values(count, 11);
-    const std::vector<float> bias = Values(static_cast<size_t>(s.channels), 12);
+    const std::vector<float> y = RandomFloats(count, 11);
+    const std::vector<float> bias = RandomFloats(static_cast<size_t>(s.channels), 12);
     std::vector<float> expected = y;
     std::vector<double> sums(bias.size());
     for (size_t i = 0; i < count; ++i) {
@@ -303,7 +283,7 @@ TEST_CASE("cuda: the loss, its flags and its gradient are softmax cross-entropy'
     for (const float spread : {0.1F, 5.0F, 1000.0F}) {
       INFO(classes << " classes, spread " << spread);
       const size_t samples = 9;
-      const std::vector<float> logits = Values(samples * classes, 13, spread);
+      const std::vector<float> logits = RandomFloats(samples * classes, 13, spread);
       std::vector<int32_t> label(samples);
       std::vector<double> loss(samples), gradient(logits.size());
       std::vector<float> right(samples), top5(samples);
@@ -344,7 +324,7 @@ TEST_CASE("cuda: a sample's columns are the sums of its targets', ignored ones l
   for (const size_t targets : {2, 7, 300}) {
     INFO(targets << " targets a sample");
     const size_t samples = 3, classes = 11, rows = samples * targets;
-    const std::vector<float> logits = Values(rows * classes, 17, 3);
+    const std::vector<float> logits = RandomFloats(rows * classes, 17, 3);
     std::vector<int32_t> label(rows);
     for (size_t i = 0; i < rows; ++i) label[i] = static_cast<int32_t>(i * i % classes);
     const LossResult each = RunLoss(logits, label, 0.5F);

@@ -2,8 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "support/catch.h"
@@ -96,6 +99,30 @@ template <typename T>
 bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// Between shift − scale and shift + scale.
+inline std::vector<float> RandomFloats(size_t count, unsigned seed, float scale = 1,
+                                       float shift = 0) {
+  std::mt19937 engine(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = shift + scale * (static_cast<float>(engine() >> 8) * 0x1p-23F - 1);
+  }
+  return values;
+}
+
+/// Every element within `bound` of the largest one expected.
+inline void CheckNear(const std::vector<float>& actual, const std::vector<double>& expected,
+                      double bound) {
+  REQUIRE(actual.size() == expected.size());
+  double largest = 1e-30;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (std::abs(static_cast<double>(actual[i]) - expected[i]) <= bound * largest) continue;
+    INFO("element " << i << ": " << actual[i] << ", expected " << expected[i]);
+    FAIL("too far");
+  }
 }
 
 }  // namespace pd::test

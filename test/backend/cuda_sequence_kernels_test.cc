@@ -16,32 +16,12 @@
 namespace pd::cuda {
 namespace {
 
+using test::CheckNear;
 using test::CudaMemory;
+using test::RandomFloats;
 using test::SameBits;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<float> Values(size_t count, unsigned seed, float scale = 1, float shift = 0) {
-  std::mt19937 engine(seed);
-  std::vector<float> values(count);
-  for (float& value : values) {
-    value = shift + scale * (static_cast<float>(engine() >> 8) * 0x1p-23F - 1);
-  }
-  return values;
-}
-
-/// Every element within `bound` of the largest one expected.
-void CheckNear(const std::vector<float>& actual, const std::vector<double>& expected,
-               double bound) {
-  REQUIRE(actual.size() == expected.size());
-  double largest = 1e-30;
-  for (const double value : expected) largest = std::max(largest, std::abs(value));
-  for (size_t i = 0; i < actual.size(); ++i) {
-    if (std::abs(static_cast<double>(actual[i]) - expected[i]) <= bound * largest) continue;
-    INFO("element " << i << ": " << actual[i] << ", expected " << expected[i]);
-    FAIL("too far");
-  }
-}
 
 // ---- Embedding
 
@@ -54,8 +34,8 @@ TEST_CASE("cuda: an embedding copies rows of its weight, and sums into its gradi
         EmbeddingShape{300, 5000, 3}, EmbeddingShape{64, 1, 300}, EmbeddingShape{0, 4, 3}}) {
     INFO(s.count << " indices of " << s.rows << " rows of " << s.dim);
     const auto count = static_cast<size_t>(s.count), dim = static_cast<size_t>(s.dim);
-    const std::vector<float> weight = Values(static_cast<size_t>(s.rows) * dim, 1);
-    const std::vector<float> dy = Values(count * dim, 2);
+    const std::vector<float> weight = RandomFloats(static_cast<size_t>(s.rows) * dim, 1);
+    const std::vector<float> dy = RandomFloats(count * dim, 2);
     std::mt19937 engine(3);
     std::vector<int32_t> index(count);
     for (int32_t& i : index) i = static_cast<int32_t>(engine() % static_cast<uint64_t>(s.rows));
@@ -138,9 +118,9 @@ TEST_CASE("cuda: layer norm and its gradients, in the same bits each time", "[cu
     const auto rows = static_cast<size_t>(s.rows), width = static_cast<size_t>(s.width);
     const double eps = 1e-3;
     // Far from zero: a mean in float would cost digits.
-    const std::vector<float> x = Values(rows * width, 4, 1, 100);
-    const std::vector<float> w = Values(width, 5), b = Values(width, 6);
-    const std::vector<float> dy = Values(rows * width, 7);
+    const std::vector<float> x = RandomFloats(rows * width, 4, 1, 100);
+    const std::vector<float> w = RandomFloats(width, 5), b = RandomFloats(width, 6);
+    const std::vector<float> dy = RandomFloats(rows * width, 7);
     std::vector<double> y(x.size()), dx(x.size()), dweight(width);
     for (size_t r = 0; r < rows; ++r) {
       const auto at = [&](const std::vector<float>& from, size_t i) {
@@ -178,11 +158,11 @@ TEST_CASE("cuda: layer norm and its gradients, in the same bits each time", "[cu
 TEST_CASE("cuda: gelu and its gradient, NaN and large values included", "[cuda][kernels]") {
   if (!WhyNoCuda().empty()) return;  // backend_test.cc says why
   CudaMemory memory;
-  std::vector<float> x = Values(1003, 8, 9);
+  std::vector<float> x = RandomFloats(1003, 8, 9);
   x[0] = kNan;
   x[1] = 1000;
   x[2] = -1000;
-  const std::vector<float> dy = Values(x.size(), 9);
+  const std::vector<float> dy = RandomFloats(x.size(), 9);
   for (const bool tanh : {false, true}) {
     INFO("tanh " << tanh);
     auto device_x = memory.Put(x);
@@ -225,8 +205,8 @@ TEST_CASE("cuda: a row of scores becomes its softmax over what it sees, and back
       INFO(steps << " steps, causal " << causal);
       const ScoreShape shape = {3, steps, causal};
       const auto width = static_cast<size_t>(steps), rows = 3 * width;
-      std::vector<float> scores = Values(rows * width, 10, 90);
-      const std::vector<float> dp = Values(rows * width, 11);
+      std::vector<float> scores = RandomFloats(rows * width, 10, 90);
+      const std::vector<float> dp = RandomFloats(rows * width, 11);
       const double scale = 0.25;
       std::vector<double> p(scores.size()), ds(scores.size());
       for (size_t r = 0; r < rows; ++r) {
@@ -292,7 +272,10 @@ TEST_CASE("cuda: a strided copy moves each element to its place, and nothing bes
       Strided({}, {}, {}),
       Strided({1, 1}, {7, 3}, {1, 1}),
       Strided({1000}, {1}, {1}),
-      Strided({5, 7}, {7, 1}, {1, 5}),             // transposed
+      Strided({5, 7}, {7, 1}, {1, 5}),      // transposed
+      Strided({45, 70}, {70, 1}, {1, 45}),  // by tiles
+      Strided({70, 45}, {1, 70}, {48, 1}),  // with gaps
+      Strided({3, 33, 2, 16, 5}, {5280, 160, 80, 1, 16}, {5280, 1, 2640, 165, 33}),
       Strided({3, 5, 7}, {35, 7, 1}, {48, 8, 1}),  // with gaps
       Strided({3, 1, 5, 7}, {35, 2, 7, 1}, {35, 9, 7, 1}),
       Strided({2, 3, 4, 5}, {60, 5, 15, 1}, {60, 20, 5, 1}),
@@ -310,9 +293,9 @@ TEST_CASE("cuda: a strided copy moves each element to its place, and nothing bes
     }
     INFO("rank " << shape.rank << ", " << count << " elements");
     const std::vector<float> from =
-        Values(static_cast<size_t>(std::max<int64_t>(from_last, 0) + 1), 12);
+        RandomFloats(static_cast<size_t>(std::max<int64_t>(from_last, 0) + 1), 12);
     std::vector<float> expected =
-        Values(static_cast<size_t>(std::max<int64_t>(to_last, 0) + 1), 13);
+        RandomFloats(static_cast<size_t>(std::max<int64_t>(to_last, 0) + 1), 13);
     auto device_from = memory.Put(from);
     auto to = memory.Put(expected);
     for (int64_t i = 0; i < count; ++i) {

@@ -116,6 +116,23 @@ TEST_CASE("with TF32 allowed results stay within its ten bits", "[cuda]") {
   CheckClose(results[1], results[0], 2e-3 * largest, 0, "with TF32");
 }
 
+// TF32's algorithms may copy images into the workspace, here 80 kB; those of full f32 need little.
+TEST_CASE("with TF32 allowed no convolution is refused that is accepted without", "[cuda]") {
+  if (!WhyNoCuda().empty()) return;
+  OpRequest request;
+  request.x.push_back(DenseLayout({2, 4, 50, 50}, DType::kF32));
+  request.wants_dx.push_back(true);
+  const Conv2dDesc desc{.out_channels = 4, .kernel = {3, 3}, .padding = {2, 2}, .dilation = {2, 2}};
+  size_t needed = 0;
+  for (const bool tf32 : {false, true}) {
+    BackendOptions options{.threads = 1, .tf32 = tf32};
+    if (tf32) options.workspace_limit_bytes = needed;
+    const auto backend = MakeBackend("cuda", options);
+    needed = backend->PlanConv2d(desc, request)->info().workspace_bytes;
+    if (tf32) CHECK(needed <= options.workspace_limit_bytes);
+  }
+}
+
 TEST_CASE("what cuDNN cannot do is refused when it is planned, saying why", "[cuda]") {
   if (!WhyNoCuda().empty()) return;
   const auto backend = MakeBackend("cuda", 1);

@@ -106,8 +106,11 @@ size_t WorkspaceBytes(Kind kind, int id, const Convolution& v) {
     case Kind::kNone:
     case Kind::kDirect:
       return 0;
-    case Kind::kPrecomputed:
-      return filters * 4 + 12 + odd;
+    case Kind::kPrecomputed: {
+      // With tensor cores both tensors may be copied to another order of their elements.
+      const bool copies = v.math != CUDNN_FMA_MATH;
+      return (filters + (copies ? inputs + outputs : 0)) * 4 + 12 + odd;
+    }
     case Kind::kGemm:
       return static_cast<size_t>(v.w.Count() / v.w.dims[0] * v.y.dims[2] * v.y.dims[3]) * 4 + odd;
     case Kind::kFft:

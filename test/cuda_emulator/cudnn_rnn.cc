@@ -329,8 +329,22 @@ Lstm Check(const char* api, const Descriptors& given) {
   return lstm;
 }
 
-void CheckSpace(size_t given, size_t needed, const char* name) {
-  Require(given >= needed, Fault::kBadParam, name, "is smaller than cuDNN asked for");
+// Bytes of the three spaces that a call is given; those reserved count in training alone.
+struct Spaces {
+  size_t weights, work, reserve;
+};
+
+// Refuses spaces smaller than cuDNN asks for; returns the bytes of work space that it asks for.
+size_t CheckSpaces(const Descriptors& of, const Spaces& given, bool training = true) {
+  const auto check = [](size_t bytes, size_t needed, const char* name) {
+    Require(bytes >= needed, Fault::kBadParam, name, "is smaller than cuDNN asked for");
+  };
+  const size_t work = RnnWorkBytes(*of.rnn, *of.x, training);
+  check(given.weights, static_cast<size_t>(RnnWeights(*of.rnn).Count()) * sizeof(float),
+        "weightSpaceSize");
+  check(given.work, work, "workSpaceSize");
+  if (training) check(given.reserve, RnnReserveBytes(*of.rnn, *of.x), "reserveSpaceSize");
+  return work;
 }
 
 // A null pointer gives null: not given, or not wanted.
@@ -375,14 +389,11 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnnDesc
     Require(fwdMode == CUDNN_FWD_MODE_INFERENCE || fwdMode == CUDNN_FWD_MODE_TRAINING,
             Fault::kBadParam, "fwdMode", "is no cudnnForwardMode_t");
     Require(cDesc != nullptr, Fault::kBadParam, "cDesc", "is null");
-    const Lstm lstm = Check(kApi, {rnnDesc, xDesc, yDesc, hDesc, cDesc});
+    const Descriptors of{rnnDesc, xDesc, yDesc, hDesc, cDesc};
+    const Lstm lstm = Check(kApi, of);
     const bool training = fwdMode == CUDNN_FWD_MODE_TRAINING;
-    const size_t work = RnnWorkBytes(*rnnDesc, *xDesc, training);
-    CheckSpace(weightSpaceSize, static_cast<size_t>(lstm.weights.Count()) * sizeof(float),
-               "weightSpaceSize");
-    CheckSpace(workSpaceSize, work, "workSpaceSize");
-    if (training)
-      CheckSpace(reserveSpaceSize, RnnReserveBytes(*rnnDesc, *xDesc), "reserveSpaceSize");
+    const size_t work =
+        CheckSpaces(of, {weightSpaceSize, workSpaceSize, reserveSpaceSize}, training);
     const Views views(lstm);
     Operation operation(use.Stream(), kApi);
     ForwardData data{};
@@ -413,12 +424,9 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
   return CudnnCall(kApi, [&] {
     const HandleUse use = Use(handle);
     Require(cDesc != nullptr, Fault::kBadParam, "cDesc", "is null");
-    const Lstm lstm = Check(kApi, {rnnDesc, xDesc, yDesc, hDesc, cDesc});
-    const size_t work = RnnWorkBytes(*rnnDesc, *xDesc, true);
-    CheckSpace(weightSpaceSize, static_cast<size_t>(lstm.weights.Count()) * sizeof(float),
-               "weightSpaceSize");
-    CheckSpace(workSpaceSize, work, "workSpaceSize");
-    CheckSpace(reserveSpaceSize, RnnReserveBytes(*rnnDesc, *xDesc), "reserveSpaceSize");
+    const Descriptors of{rnnDesc, xDesc, yDesc, hDesc, cDesc};
+    const Lstm lstm = Check(kApi, of);
+    const size_t work = CheckSpaces(of, {weightSpaceSize, workSpaceSize, reserveSpaceSize});
     const Views views(lstm);
     Operation operation(use.Stream(), kApi);
     BackwardData data{};
@@ -453,12 +461,9 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
     const HandleUse use = Use(handle);
     Require(addGrad == CUDNN_WGRAD_MODE_ADD, Fault::kNotSupported, "addGrad",
             "other than CUDNN_WGRAD_MODE_ADD");
-    const Lstm lstm = Check(kApi, {rnnDesc, xDesc, yDesc, hDesc, nullptr});
-    const size_t work = RnnWorkBytes(*rnnDesc, *xDesc, true);
-    CheckSpace(weightSpaceSize, static_cast<size_t>(lstm.weights.Count()) * sizeof(float),
-               "weightSpaceSize");
-    CheckSpace(workSpaceSize, work, "workSpaceSize");
-    CheckSpace(reserveSpaceSize, RnnReserveBytes(*rnnDesc, *xDesc), "reserveSpaceSize");
+    const Descriptors of{rnnDesc, xDesc, yDesc, hDesc, nullptr};
+    const Lstm lstm = Check(kApi, of);
+    const size_t work = CheckSpaces(of, {weightSpaceSize, workSpaceSize, reserveSpaceSize});
     const Views views(lstm);
     Operation operation(use.Stream(), kApi);
     WeightsData data{};

@@ -124,6 +124,8 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t rnnDataDesc,
                 "layout", "that is packed, or none, is not emulated");
     Require(maxSeqLength > 0 && batchSize > 0 && vectorSize > 0, Fault::kBadParam,
             "maxSeqLength, batchSize, vectorSize", "are not all positive");
+    // cuDNN 9.19 answers so; its documentation does not say it.
+    Require(maxSeqLength <= 65535, Fault::kNotSupported, "maxSeqLength", "is more than 65535");
     RequireHost(seqLengthArray, "seqLengthArray");
     RequireOnly(paddingFill == nullptr, "paddingFill", "is not emulated");
     const std::vector<int> lengths(seqLengthArray, seqLengthArray + batchSize);

@@ -48,6 +48,11 @@ rows = [{"layer": "conv", "what": what, "median_ms": ms, "least_ms": ms}
 rows.append({"layer": "all", "what": "step", "median_ms": 9, "least_ms": 9})
 json.dump({"rows": rows}, open(sys.argv[sys.argv.index("--json") + 1], "w"))
 """
+# Finds an error unless failed calls are left to the tests.
+SANITIZER = """#!/bin/sh
+echo "compute-sanitizer $*" >> "$GPU_CHECK_LOG"
+case "$*" in *"--report-api-errors no"*) ;; *) exit 86 ;; esac
+"""
 PASSED = '<testcase name="backend_test" time="1" status="run"/>'
 
 
@@ -67,12 +72,12 @@ class GpuCheckTest(ScriptTest):
                            ("build/bin/pd-profile", "#!/bin/sh\n")):
             self.write(name, text).chmod(0o755)
 
-    def check(self, *options, **environment):
+    def check(self, *options, quick=True, **environment):
         base = {**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
                 "LD_LIBRARY_PATH": str(self.driver), "GPUS": "1", "GPU_CHECK_LOG": str(self.folder / "log"),
                 "CTEST_CASES": PASSED, "BACKEND_TEST": "true"}
-        return run(SCRIPTS / "gpu-check", "--build", self.folder / "build", "-o", self.folder / "out.json", "--quick",
-                   *options, env={**base, **environment})
+        return run(SCRIPTS / "gpu-check", "--build", self.folder / "build", "-o", self.folder / "out.json",
+                   *(["--quick"] if quick else []), *options, env={**base, **environment})
 
     def result(self):
         facts = json.loads((self.folder / "out.json").read_text(encoding="utf-8"))
@@ -112,6 +117,15 @@ class GpuCheckTest(ScriptTest):
         log = (self.folder / "log").read_text(encoding="utf-8")
         self.assertIn("-DPD_WITH_CUDA=ON", log)
         self.assertIn("-DPD_CUDA_ARCHITECTURES=90-real", log)
+        self.assertIn("-DPD_WARNINGS_AS_ERRORS=OFF", log)
+
+    def test_sanitizers_leave_failed_calls_to_the_tests_and_races_in_libraries_to_their_makers(self):
+        self.stand_ins()
+        self.write("bin/compute-sanitizer", SANITIZER).chmod(0o755)
+        self.assertEqual(self.check(quick=False).returncode, 0)
+        lines = (self.folder / "log").read_text(encoding="utf-8").splitlines()
+        filtered = {line.split()[2]: "kns=_ZN2pd4cuda" in line for line in lines if line.startswith("compute-")}
+        self.assertEqual(filtered, {"memcheck": False, "racecheck": True, "synccheck": True, "initcheck": False})
 
     def test_a_failed_build_ends_it_and_is_written_down(self):
         self.stand_ins()
@@ -125,7 +139,7 @@ class GpuCheckTest(ScriptTest):
     def test_a_suite_that_left_the_cuda_kind_out_has_failed(self):
         self.stand_ins()
         case = ('<testcase name="backend_test" time="1" status="run">'
-                "<system-out>SKIPPED: no cuda: driver too old</system-out></testcase>")
+                "<system-out>SKIPPED: device cuda, in all suites: no CUDA device: driver too old</system-out></testcase>")
         done = self.check(CTEST_CASES=case)
         self.assertEqual(done.returncode, 1)
         self.assertIn("driver too old", self.result()[1]["test backend_test"]["reason"])

@@ -66,7 +66,8 @@ struct StridedShape {
   int rank = 0;
   int64_t dims[kMaxRank] = {}, from[kMaxRank] = {}, to[kMaxRank] = {};
 };
-/// A thread an element; neighbours in memory where the last dimension's strides are 1.
+/// Neighbours in `to` go together, and in `from` where they are neighbours there; where other
+/// elements are, by way of tiles in shared memory (from 16 elements each way).
 cudaError_t LaunchStridedCopy(float* to, const float* from, const StridedShape& shape,
                               cudaStream_t stream);
 

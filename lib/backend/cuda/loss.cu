@@ -16,16 +16,7 @@ __device__ float Largest(const float* logits, size_t classes, float* scratch) {
   for (size_t c = threadIdx.x; c < classes; c += blockDim.x) {
     if (logits[c] > largest) largest = logits[c];
   }
-  scratch[threadIdx.x] = largest;
-  __syncthreads();
-  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half && scratch[threadIdx.x + half] > scratch[threadIdx.x]) {
-      scratch[threadIdx.x] = scratch[threadIdx.x + half];
-    }
-    __syncthreads();
-  }
-  largest = scratch[0];
-  __syncthreads();
+  largest = BlockLargest(largest, scratch);
   return std::isnan(logits[0]) ? logits[0] : largest;
 }
 

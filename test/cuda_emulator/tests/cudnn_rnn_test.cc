@@ -253,6 +253,11 @@ TEST_CASE(
   Refuses(SetData(data, kInput, kSteps - 1), CUDNN_STATUS_NOT_SUPPORTED, "seqLengthArray");
   Refuses(SetData(data, kInput, kSteps, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED),
           CUDNN_STATUS_NOT_SUPPORTED, "layout");
+  const std::vector<int> long_lengths(kBatch, 65536);
+  Refuses(
+      cudnnSetRNNDataDescriptor(data, CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED,
+                                65536, kBatch, kInput, long_lengths.data(), nullptr),
+      CUDNN_STATUS_NOT_SUPPORTED, "more than 65535");
   size_t bytes = 0;
   Refuses(cudnnGetRNNWeightSpaceSize(cudnn, rnn, &bytes), CUDNN_STATUS_BAD_PARAM, "never set");
   Succeeds(lstm.Forward());
