@@ -1,6 +1,6 @@
 // Times the all-reduce of the runtime (communication thread, shards, chunks) under mpirun, beside
 // the wire limit:
-//   mpirun -np 2 all_reduce_bench [MEGABYTES [REPEATS]]
+//   mpirun -np 2 all_reduce_bench [MEGABYTES [REPEATS [RANKS-OF-A-MACHINE]]]
 // Checks the sum before it times anything. Rank 0 prints one line a repeat, then the median.
 #include <algorithm>
 #include <cstdio>
@@ -11,12 +11,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "pipeline/all_reduce.h"
+#include "plan/plan.h"
 #include "transport/mpi/mpi_session.h"
 #include "transport/mpi/mpi_transport.h"
 
 int main(int argc, char** argv) {
   const size_t megabytes = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 43;
   const int repeats = argc > 2 ? std::atoi(argv[2]) : 5;
+  const int machine_ranks = argc > 3 ? std::atoi(argv[3]) : 1;
+  PD_REQUIRE(machine_ranks > 0, "the ranks of a machine: expected a positive number");
   pd::MpiSession session;
   pd::MpiTransport transport(session);
   pd::Comm comm(transport);
@@ -26,7 +29,7 @@ int main(int argc, char** argv) {
   auto* values = reinterpret_cast<float*>(data.data());
   std::vector<int> ranks(static_cast<size_t>(comm.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  pd::AllReducer reducer(comm, *backend, ranks, comm.rank(), data.bytes());
+  pd::AllReducer reducer(comm, *backend, ranks, comm.rank(), data.bytes(), machine_ranks);
   pd::ReduceJob job;
   job.data = data.data();
   job.bytes = count * sizeof(float);
@@ -48,9 +51,11 @@ int main(int argc, char** argv) {
   const double share = 2.0 * (comm.size() - 1) / comm.size();
   const double median = seconds[seconds.size() / 2];
   if (comm.rank() == 0) {
-    std::printf("%zu MB over %d ranks: median %.3f s (min %.3f, max %.3f), %.1f MB/s each way\n",
-                megabytes, comm.size(), median, seconds.front(), seconds.back(),
-                share * static_cast<double>(megabytes) / median);
+    std::printf(
+        "%zu MB over %d ranks, %zu together: median %.3f s (min %.3f, max %.3f), %.1f MB/s each "
+        "way\n",
+        megabytes, comm.size(), pd::ReplicasTogether(ranks, machine_ranks), median, seconds.front(),
+        seconds.back(), share * static_cast<double>(megabytes) / median);
   }
   comm.Barrier();
   return 0;

@@ -180,12 +180,25 @@ double CostRule::LinkPs(const StageSums& stage, int replicas) const {
                  (bytes_per_ms * static_cast<double>(m * m)));
 }
 
-double CostRule::AllReduceBytes(const StageSums& stage, int first, int replicas, int u, int unit) {
+int CostRule::Together(int first, int replicas) const {
+  if (!several_levels()) return 1;
+  const int unit = levels[0].workers, end = first + replicas;
+  const int machines = (end - 1) / unit - first / unit + 1;
+  const int head = std::min(replicas, (first / unit + 1) * unit - first);
+  const int tail = end - (end - 1) / unit * unit;
+  const bool even = head == tail && (machines == 2 || head == unit);
+  return machines > 1 && even ? head : 1;
+}
+
+double CostRule::AllReduceBytes(const StageSums& stage, int first, int replicas, int u,
+                                int unit) const {
   const int64_t begin = std::max(first, u * unit);
   const int64_t end = std::min(first + replicas, (u + 1) * unit);
-  // pd-train's replicas send each other their parts and results directly.
   const int64_t here = std::max<int64_t>(0, end - begin), others = replicas - here;
-  return static_cast<double>(2 * here * others * stage.parameter_bytes) / replicas;
+  // Between machines one message stands for all replicas of the sender's.
+  const int64_t together = unit == 1 ? 1 : Together(first, replicas);
+  return static_cast<double>(2 * here * others * stage.parameter_bytes) /
+         static_cast<double>(replicas * together);
 }
 
 double CostRule::AllReducePs(const StageSums& stage, int first, int replicas, double speed,
@@ -208,6 +221,8 @@ double CostRule::AllReducePs(const StageSums& stage, int first, int replicas, do
   const int64_t passes = (recompute ? 2 : 1) * stage.forward_ps + stage.last_update_ps;
   const double share =
       static_cast<double>(stage.last_bucket_bytes) / static_cast<double>(stage.parameter_bytes);
+  // First inside the machines, then between them.
+  if (Together(first, replicas) > 1) latency += levels[0].latency_ms;
   const auto round = [&](int64_t ready_ps, double reduced) {
     return static_cast<double>(passes + ready_ps) / speed +
            kPsPerMs * (reduced * slowest + 2 * latency);

@@ -123,7 +123,7 @@ int GradientMessages(const CostGraph::Layer& layer, const Inside& inside) {
 /// of its inputs, in: its inputs and the gradients of its outputs. A tensor and its gradient count
 /// once in the producer's stage, however many stages read it; in each of those as often as they are
 /// sent. A round also takes, one after the other, the forward pass, the backward pass until the
-/// first bucket of gradients is ready, all their all-reduce over its slowest link with its two
+/// first bucket of gradients is ready, all their all-reduce over its slowest link with its
 /// latencies, and the last bucket's update; or until the last bucket is ready and that one's.
 /// Labels and graph inputs are free. Links of machines: links.h. `arxiv`: (1/m)·max(ΣT_l/v, 4(m −
 /// 1)Σ|w_l|/(m·B)), T_l without the update, and 2·a/B for a border that a bytes cross. Several
@@ -153,8 +153,11 @@ struct CostRule {
   /// replica. `speed`: their slowest.
   double AllReducePs(const StageSums& stage, int first, int replicas, double speed,
                      bool recompute) const;
+  /// The k of p > 1 machines (units of level 1) with k of the replicas each, which sum inside
+  /// first; 1 where they do not.
+  int Together(int first, int replicas) const;
   /// Bytes of weights that pass one way a link of `unit` workers [u·unit, (u + 1)·unit) in a round.
-  static double AllReduceBytes(const StageSums& stage, int first, int replicas, int u, int unit);
+  double AllReduceBytes(const StageSums& stage, int first, int replicas, int u, int unit) const;
   /// `runtime`: 0, borders are part of their stages.
   double BorderPs(int64_t crossing_bytes) const;
 

@@ -67,8 +67,8 @@ double LinkLoads::Bytes(int level, int index, int next_worker) const {
     const int here = Inside(stage, begin, end);
     if (here == 0) continue;
     const double m = stage.replicas, share = here / m;
-    const double weights = CostRule::AllReduceBytes(stage.tensors->sums, stage.first_worker,
-                                                    stage.replicas, index, units_[level]);
+    const double weights = rule_.AllReduceBytes(stage.tensors->sums, stage.first_worker,
+                                                stage.replicas, index, units_[level]);
     out += weights / m;
     in += weights / m;
     for (const auto& [l, gradients] : stage.tensors->inputs) {

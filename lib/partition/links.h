@@ -23,8 +23,8 @@ namespace pd {
 /// - a tensor into the unit of each stage that reads it, in the share of minibatches in which its
 ///   producer works outside the unit, and its gradients out of it, as many as that stage sends;
 /// - an all-reduce of m replicas, k of them in the unit, 2k(m − k)/m·Σ|w_l|/m: pd-train's replicas
-///   send each other what they owe directly. A ring, or machines that reduce inside first, would
-///   move 2(p − 1)/p·Σ|w_l|/m on p machines.
+///   send each other what they owe directly. Where they stand evenly on p machines, these sum
+///   inside first: 2(p − 1)/p·Σ|w_l|/m for each machine.
 /// Stages stand on ascending workers, so of all stages that read a tensor only the last decides
 /// whether it leaves its producer's unit.
 class LinkLoads {

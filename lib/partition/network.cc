@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "plan/plan.h"
+
 namespace pd {
 
 SimulatedNetwork::SimulatedNetwork(const std::vector<SimulatedPipeline::Level>& levels,
@@ -35,15 +37,24 @@ SimulatedNetwork::Group SimulatedNetwork::MakeGroup(const SimulatedPipeline::Sta
   Group group;
   for (int r = 0; r < replicas; ++r) group.workers.push_back(stage.worker(r));
   group.share.assign(static_cast<size_t>(replicas) * levels_.size(), 0);
+  auto inside = static_cast<int>(
+      levels_.size() > 1 ? ReplicasTogether(group.workers, levels_[1].unit) : group.workers.size());
+  if (inside == replicas) inside = 1;  // All send each other what they owe.
   for (size_t l = 0; l < levels_.size(); ++l) {
     std::unordered_map<int, int> together;  // replicas behind each link
     for (const int worker : group.workers) ++together[worker / levels_[l].unit];
     if (together.size() > 1) group.latency_ms = levels_[l].latency_ms;
     for (int r = 0; r < replicas; ++r) {
       const int others = replicas - together[group.workers[r] / levels_[l].unit];
+      // Between machines one message stands for all that were summed inside.
       group.share[static_cast<size_t>(r) * levels_.size() + l] =
-          static_cast<double>(others) / replicas;
+          static_cast<double>(others) / (l == 0 ? replicas : replicas * inside);
     }
+  }
+  group.peers = replicas - 1;
+  if (inside > 1) {
+    group.peers = inside - 1 + replicas / inside - 1;
+    group.latency_ms += levels_[0].latency_ms;
   }
   return group;
 }
@@ -89,7 +100,7 @@ void SimulatedNetwork::MoveHalf(double now, const Group& group, int replica, Dir
   Flow& flow = flows_[f];
   flow.pair = -1;
   flow.token = token;
-  flow.weight = static_cast<double>(group.workers.size() - 1);
+  flow.weight = group.peers;
   const double* const share = &group.share[static_cast<size_t>(replica) * levels_.size()];
   for (size_t l = 0; l < levels_.size() && share[l] > 0; ++l) {
     flow.uses.push_back(

@@ -27,6 +27,7 @@ class SimulatedNetwork {
   struct Group {
     std::vector<int> workers;
     double latency_ms = 0;
+    int peers = 0;  ///< With which each exchanges something.
     /// [replica · levels + level]: the share of a bucket that passes its link of the level, one
     /// way.
     std::vector<double> share;
@@ -42,7 +43,7 @@ class SimulatedNetwork {
   /// one, since a pair of sockets keeps the order. `now` never goes back from call to call.
   void Send(double now, int from, int to, int64_t bytes, int64_t token);
   /// Starts to move the part `fraction` of a replica's half of a bucket's all-reduce. It goes to,
-  /// or comes from, each other replica by a socket of its own, hence the weight m − 1.
+  /// or comes from, each peer by a socket of its own, hence their number as its weight.
   void MoveHalf(double now, const Group& group, int replica, Direction direction, int64_t bytes,
                 double fraction, int64_t token);
 

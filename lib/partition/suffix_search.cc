@@ -118,7 +118,7 @@ double SuffixSearch::OwnLinksPs(const StageSums& sums, int i, int j, int first,
       const bool ends = std::min((u + 1) * unit, workers_) <= last + 1 && j + 1 < ideals_.size();
       const int64_t out = (ends ? sums.out_bytes : 0) + (alone ? sums.in_gradient_bytes : 0);
       const int64_t in = (alone ? sums.in_bytes : 0) + (ends ? sums.out_gradient_bytes : 0);
-      const double bytes = CostRule::AllReduceBytes(sums, first, replicas, u, unit) +
+      const double bytes = rule.AllReduceBytes(sums, first, replicas, u, unit) +
                            static_cast<double>((end - begin) * std::max(out, in));
       largest = std::max(largest, bytes / replicas / rule.levels[level].bytes_per_ms);
     }

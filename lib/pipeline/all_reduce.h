@@ -26,18 +26,22 @@ inline float RoundWeight(int64_t samples, int64_t round_samples) {
   return static_cast<float>(samples) / static_cast<float>(round_samples);
 }
 
-/// Sums a range over the replicas of a stage on the communication thread:
-///   sum = Σ_r weight_r · data_r, in replica order, each product rounded before it is added.
-/// Each replica owns a shard: it receives the others' parts, adds them in that order, and sends the
+/// Sums a range over the replicas of a stage on the communication thread. The order is defined by
+/// the plan alone:
+///   sum = Σ_M (Σ_{r in M} weight_r · data_r),
+/// over machines M of ReplicasTogether and in each over its replicas r, both in replica order, each
+/// product and each sum rounded. What has nothing to add (weight 0, or a machine of such) is left
+/// out. Each replica owns a part: it gets the others' contributions, adds them, and sends the
 /// result to all. Bytes each way 2(m−1)/m·|w|, those of a ring (arXiv 1806.03377 §3.1 counts
 /// 4(m−1)/m for a parameter server, send and receive together), but with one defined order of the
-/// sum. Ranges are cut into chunks, of which a fixed number is under way, so both directions of the
-/// link stay busy.
+/// sum. Machines sum inside first, so that only 2(p−1)/p·|w| leave each of the p. Ranges are cut
+/// into chunks, of which a fixed number is under way, so both directions of the link stay busy.
 class AllReducer {
  public:
-  /// `ranks` are the replicas' ranks in order, `me` this one's place in them. Staging memory is
-  /// taken here.
-  AllReducer(Comm& comm, Backend& backend, std::vector<int> ranks, int me, size_t max_bytes);
+  /// `ranks` are the replicas' ranks in order, `me` this one's place in them, `machine_ranks` as
+  /// ReplicasTogether's. Staging memory is taken here.
+  AllReducer(Comm& comm, Backend& backend, std::vector<int> ranks, int me, size_t max_bytes,
+             int machine_ranks = 1);
   AllReducer(const AllReducer&) = delete;
   AllReducer& operator=(const AllReducer&) = delete;
 
@@ -48,20 +52,30 @@ class AllReducer {
   static size_t StagingBytes(size_t replicas, size_t max_bytes);
 
  private:
-  // A chunk under way: parts are exchanged, then results. Runs on the communication thread.
+  // Who exchanges what: the replicas first, first + stride, … each stand for a block of `stride`
+  // replicas, which were summed before, and are in charge of the parts whose numbers differ from
+  // theirs by multiples of stride · count. They gather contributions to these parts and add them
+  // up, or give away the results.
+  struct Phase {
+    bool gather;
+    int first, stride, count;
+    int step() const { return stride * count; }
+  };
+  // A chunk under way, phase by phase. Runs on the communication thread.
   class Chunk final : public CommOperation {
    public:
     void Start(AllReducer& reducer, int slot, size_t job, std::byte* data, size_t bytes);
     void Done(size_t bytes) override;
-    bool busy() const { return phase_ != Phase::kFree; }
+    bool busy() const { return phase_ != nullptr; }
 
    private:
-    enum class Phase { kFree, kParts, kResults };
     struct Range {
       size_t begin = 0, bytes = 0;
     };
-    Range Part(int replica) const;
-    std::byte* Staging(int replica) const;
+    // Numbers of parts go round: m + i is i.
+    Range Part(int number) const;
+    std::byte* Staging(int number) const;
+    float Weight(int replica) const;
     void Exchange();
     void Sum();
 
@@ -70,7 +84,7 @@ class AllReducer {
     size_t job_ = 0;
     std::byte* data_ = nullptr;
     size_t bytes_ = 0;
-    Phase phase_ = Phase::kFree;
+    const Phase* phase_ = nullptr;  // null: free
     int pending_ = 0;
   };
   class Starter final : public CommOperation {
@@ -94,6 +108,7 @@ class AllReducer {
 
   static size_t PartBytes(size_t replicas, size_t max_bytes);
   int replicas() const { return static_cast<int>(ranks_.size()); }
+  void MakePhases(int together);
   void Enqueue(ReduceJob& job);
   void Advance();
   void Finished(size_t job, size_t bytes);
@@ -103,6 +118,7 @@ class AllReducer {
   std::vector<int> ranks_;
   int me_;
   size_t part_bytes_;
+  std::vector<Phase> phases_;
   Buffer staging_;
   // Of the computing thread.
   std::vector<Starter> starters_;

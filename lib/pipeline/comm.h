@@ -201,7 +201,8 @@ inline constexpr int kTagControl = 0;
 inline constexpr int kTagMetrics = 1;
 inline constexpr int kTagCheckpoint = 2;
 inline constexpr int kReduceChunks = 32;  ///< Of all-reduces, under way at a time.
-inline constexpr int kTagReduce = 16;     ///< Two a chunk under way: parts, results.
-inline constexpr int kTagBorder = kTagReduce + 2 * kReduceChunks;
+inline constexpr int kReducePhases = 4;   ///< At most, of each of these.
+inline constexpr int kTagReduce = 16;     ///< One a phase of each chunk under way.
+inline constexpr int kTagBorder = kTagReduce + kReducePhases * kReduceChunks;
 
 }  // namespace pd

@@ -17,6 +17,7 @@ struct PipelineSpec {
   const Cut* cut = nullptr;
   PipelineShape shape;
   std::vector<std::vector<int>> ranks;  ///< ranks[s][i]: rank of replica i of stage s.
+  int machine_ranks = 1;                ///< Consecutive ranks that stand on one machine.
   std::string schedule = "1f1b";
   int64_t batch_size = 0;  ///< Of one minibatch.
   std::vector<int64_t>

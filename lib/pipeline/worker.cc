@@ -72,7 +72,7 @@ void Worker::MakeSums() {
   }
   if (replicas_ == 1) return;
   reducer_ = std::make_unique<AllReducer>(comm_, backend_, spec_.ranks[stage_], replica_,
-                                          setup_.largest_sum_bytes());
+                                          setup_.largest_sum_bytes(), spec_.machine_ranks);
   state_sum_.device = state_.data();
   state_sum_.job.data = state;
   state_sum_.job.bytes = weights.state_bytes();

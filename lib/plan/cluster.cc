@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "plan/layer_costs.h"
 #include "plan/plan.h"
@@ -26,6 +27,26 @@ int Cluster::workers() const {
   int workers = 1;
   for (const Level& level : levels) workers *= level.workers;
   return workers;
+}
+
+int Cluster::machine_workers() const {
+  for (const Level& level : levels) {
+    if (level.workers > 1) return level.workers;
+  }
+  return 1;
+}
+
+size_t ReplicasTogether(const std::vector<int>& workers, int machine_workers) {
+  const auto machine = [&](size_t replica) { return workers[replica] / machine_workers; };
+  size_t together = 1;
+  while (together < workers.size() && machine(together) == machine(0)) ++together;
+  std::set<int> machines;
+  for (size_t r = 0; r < workers.size(); ++r) {
+    if (machine(r) != machine(r / together * together)) return workers.size();
+    machines.insert(machine(r));
+  }
+  const bool even = machines.size() * together == workers.size();
+  return even && together > 1 ? together : workers.size();
 }
 
 Cluster ReadCluster(const JsonView& json) {

@@ -59,7 +59,15 @@ struct Cluster {
   std::vector<double> speeds;  ///< One a worker, or empty.
 
   int workers() const;
+  /// Of a machine: consecutive ones that the innermost level of several joins.
+  int machine_workers() const;
 };
+
+/// How many replicas of a stage sum their gradients inside a machine first: the k of p > 1 machines
+/// with k > 1 replicas each, where `workers`, in replica order, are on p machines, those of one
+/// machine behind each other; otherwise all of them. A machine has `machine_workers` consecutive
+/// workers.
+size_t ReplicasTogether(const std::vector<int>& workers, int machine_workers);
 
 /// One stage of a plan/1 document.
 struct StagePlan {

@@ -39,6 +39,8 @@ PipelineSpec MakeSpec(const Agreement& agreement, const Cut& cut) {
     spec.ranks.push_back(stage.workers);
     spec.recompute.push_back(stage.recompute);
   }
+  const std::optional<Cluster>& cluster = agreement.plan.cluster;
+  if (cluster) spec.machine_ranks = cluster->machine_workers();
   spec.schedule = agreement.plan.schedule;
   spec.batch_size = agreement.plan.batch_size;
   spec.seed = static_cast<uint64_t>(agreement.config.seed);

@@ -67,7 +67,7 @@ TEST_CASE("gradients are counted as they are sent: the last consumers' sum, othe
   CHECK(SumsOf(MakeCostGraph(layers), {2, 3}, false).in_gradient_bytes == 10);
 }
 
-TEST_CASE("an all-reduce follows the forward pass and its first bucket, pair by pair") {
+TEST_CASE("an all-reduce follows the forward pass and its first bucket, inside machines first") {
   // Weights 200 in one bucket: behind the backward pass.
   const StageSums ab = SumsOf(MakeCostGraph(Skip()), {0, 1}, true);
   CostRule rule{CostModel::kRuntime, 100, {{4, 100, 0.25}, {2, 50, 3}}};
@@ -75,8 +75,10 @@ TEST_CASE("an all-reduce follows the forward pass and its first bucket, pair by 
   CHECK(rule.AllReducePs(ab, 0, 4, 1, false) == Approx((7 + 3 + 0.5) / 4 * kPsPerMs));
   CHECK(rule.AllReducePs(ab, 0, 4, 0.5, false) == Approx((14 + 3 + 0.5) / 4 * kPsPerMs));
   CHECK(rule.AllReducePs(ab, 0, 4, 1, true) == Approx((9 + 3 + 0.5) / 4 * kPsPerMs));
-  // Two of them on each machine: 4 pairs, 2 · 4/4 · 200 at 50 a ms.
-  CHECK(rule.AllReducePs(ab, 2, 4, 1, false) == Approx((7 + 8 + 6) / 4.0 * kPsPerMs));
+  // Two of them on each machine: 2 · 1/2 · 200 at 50 a ms, behind what moves inside.
+  CHECK(rule.AllReducePs(ab, 2, 4, 1, false) == Approx((7 + 4 + 6.5) / 4 * kPsPerMs));
+  // One and three: pair by pair, 2 · 3/4 · 200 at 50 a ms.
+  CHECK(rule.AllReducePs(ab, 3, 4, 1, false) == Approx((7 + 6 + 6) / 4.0 * kPsPerMs));
   CHECK(rule.AllReducePs(ab, 0, 1, 1, false) == 0);
   // Buckets of 1 MiB each: the last layer's is ready after 2 of 4 ms, and all follow it; or the
   // first layer's behind the backward pass.

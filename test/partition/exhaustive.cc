@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 
 namespace pd {
@@ -152,28 +153,62 @@ int64_t Exhaustive::WorkerLinkPs(const Placed& placed) {
   return ToPs((tensors + 2 * (m - 1) / m * stage.weights) / rate / m);
 }
 
-// Pairs of replicas send each other a share of the weights twice.
+// Each pair of replicas sends each other a part and a result. But where they stand evenly on
+// several machines, the replica at an owner's place on each machine gathers its machine's parts,
+// sends one sum to the owner, gets the result and passes it on.
+Exhaustive::Traffic Exhaustive::AllReduce(const Placed& placed) const {
+  std::map<int, std::vector<int>> machines;
+  for (int a = placed.first; a < placed.first + placed.replicas; ++a) {
+    const auto& levels = options_.rule.levels;
+    machines[levels.empty() ? 0 : a / levels[0].workers].push_back(a);
+  }
+  std::set<size_t> sizes;
+  for (const auto& [which, workers] : machines) sizes.insert(workers.size());
+  Traffic traffic;
+  traffic.inside_first = machines.size() > 1 && sizes.size() == 1 && *sizes.begin() > 1;
+  std::vector<Sent>& all = traffic.sent;
+  for (const auto& [which, workers] : machines) {
+    for (size_t place = 0; place < workers.size(); ++place) {
+      const int owner = workers[place];
+      for (const auto& [other, theirs] : machines) {
+        if (!traffic.inside_first) {
+          for (const int peer : theirs) {
+            if (peer != owner) all.insert(all.end(), {{peer, owner}, {owner, peer}});
+          }
+          continue;
+        }
+        const int at_place = theirs[place];
+        if (at_place != owner) all.insert(all.end(), {{at_place, owner}, {owner, at_place}});
+        for (const int peer : theirs) {
+          if (peer != at_place) all.insert(all.end(), {{peer, at_place}, {at_place, peer}});
+        }
+      }
+    }
+  }
+  return traffic;
+}
+
 int64_t Exhaustive::AllReducePs(const Placed& placed) {
   const Stage& stage = Of(placed.layers);
   const int m = placed.replicas;
   if (arxiv_ || m == 1 || stage.weights == 0) return 0;
   std::vector<CostRule::Level> levels = options_.rule.levels;
   if (levels.empty()) levels = {{workers_, options_.rule.bytes_per_ms, 0}};
+  const Traffic traffic = AllReduce(placed);
   double slowest = 0, latency = 0;
   int unit = 1;
   for (const CostRule::Level& level : levels) {
-    std::map<int, int> pairs;  // with one end in a unit
-    for (int a = placed.first; a < placed.first + m; ++a) {
-      for (int b = placed.first; b < placed.first + m; ++b) {
-        if (a / unit != b / unit) ++pairs[a / unit];
-      }
+    std::map<int, int> parts;  // that leave a unit
+    for (const Sent& part : traffic.sent) {
+      if (part.from / unit != part.to / unit) ++parts[part.from / unit];
     }
-    for (const auto& [which, count] : pairs) {
+    for (const auto& [which, count] : parts) {
       latency = level.latency_ms;
-      slowest = std::max(slowest, 2 * count * stage.weights / m / level.bytes_per_ms);
+      slowest = std::max(slowest, count * stage.weights / m / level.bytes_per_ms);
     }
     unit *= level.workers;
   }
+  if (traffic.inside_first) latency += levels[0].latency_ms;
   // Buckets from the last layer on, as the backward pass fills them.
   struct Bucket {
     double ready = 0, weights = 0;
@@ -242,13 +277,11 @@ int64_t Exhaustive::MachineLinksPs() {
     }
     for (const Placed& stage : plan_) {
       const double m = stage.replicas;
-      for (int a = stage.first; a < stage.first + stage.replicas; ++a) {
-        for (int b = stage.first; b < stage.first + stage.replicas; ++b) {
-          if (a / unit == b / unit) continue;
-          const double bytes = static_cast<double>(cycle) / m * 2 / m * Of(stage.layers).weights;
-          sent[a / unit] += bytes;
-          received[b / unit] += bytes;
-        }
+      for (const Sent& part : AllReduce(stage).sent) {
+        if (part.from / unit == part.to / unit) continue;
+        const double bytes = static_cast<double>(cycle) / m / m * Of(stage.layers).weights;
+        sent[part.from / unit] += bytes;
+        received[part.to / unit] += bytes;
       }
     }
     for (const auto& direction : {sent, received}) {

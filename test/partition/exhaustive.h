@@ -46,6 +46,14 @@ class Exhaustive {
   double Slowest(const Placed& placed) const;
   int64_t WorkerLinkPs(const Placed& placed);
   int64_t AllReducePs(const Placed& placed);
+  struct Sent {  // one m-th of the weights
+    int from = 0, to = 0;
+  };
+  struct Traffic {
+    bool inside_first = false;
+    std::vector<Sent> sent;
+  };
+  Traffic AllReduce(const Placed& placed) const;
   int64_t StagePs(const Placed& placed);
   int Messages(int layer, unsigned mask) const;
   int64_t MachineLinksPs();

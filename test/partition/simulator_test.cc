@@ -124,8 +124,8 @@ TEST_CASE("an all-reduce over machines is bound by the slower of both kinds of l
     return made.Stage(4, 1, 0, 1, {{0, 0, 8}}).Period() * 4;
   };
   CHECK(period(2, 1e9) == Approx(2 * 0.75 * 8 / 2));
-  // Each half: both replicas of a machine send half of their bytes to the other machine.
-  CHECK(period(1e9, 2) == Approx(2 * 2 * 0.5 * 8 / 2));
+  // Each half: a machine sends the other its sum of half of the bytes.
+  CHECK(period(1e9, 2) == Approx(2 * 0.5 * 8 / 2));
 }
 
 TEST_CASE("latency is that of the outermost level that a message passes") {

@@ -25,6 +25,11 @@ TEST_CASE("the serial oracle learns, and different rules give different weights"
   CHECK(one.at("loss").size() == 38);
   const TrainingResult two = TrainSerially(cases[1].c, data);
   CHECK(one.at("fc1.weight") != two.at("fc1.weight"));
+  TrainingCase machines = cases[16].c;
+  CHECK(machines.machine_ranks == 2);
+  const TrainingResult inside_first = TrainSerially(machines, data);
+  machines.machine_ranks = 1;
+  CHECK(inside_first.at("fc1.weight") != TrainSerially(machines, data).at("fc1.weight"));
 }
 
 TEST_CASE("messages of any size and protocol train the same: every send waits for its receive") {

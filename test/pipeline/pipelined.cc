@@ -191,6 +191,10 @@ std::vector<NamedCase> OracleCases(const std::string& backend) {
   add("1-1-1 skips", {"cat", "sum3"}, {1, 1, 1});
   add("2-1-2 skips", {"cat", "sum3"}, {2, 1, 2});
   add("model parallel", two, {1, 1}, {1, 1});
+  add("4 on machines of 2", {}, {4});
+  add("2-2 on machines of 2", two, {2, 2});
+  add("4-1 on machines of 2", two, {4, 1});
+  for (size_t i = cases.size() - 3; i < cases.size(); ++i) cases[i].c.machine_ranks = 2;
   return cases;
 }
 

@@ -33,8 +33,8 @@ class RandomData final : public Dataset {
 };
 
 /// The plans that the runtime must train exactly: 1 to 4 stages straight, and replicas 2-1, 1-2,
-/// 2-2, 3-2, 2-3-1 (and more) of a network with convolution, batch norm, pooling, dropout, and
-/// tensors that skip stages.
+/// 2-2, 3-2, 2-3-1 (and more), some on machines of several workers, of a network with convolution,
+/// batch norm, pooling, dropout, and tensors that skip stages.
 struct NamedCase {
   std::string name;
   TrainingCase c;

@@ -168,7 +168,7 @@ class Serial {
                            static_cast<float>(total));
           parts.push_back(round[i][l][p]);
         }
-        const BlockPtr sum = WeightedSum(parts, shares, count);
+        const BlockPtr sum = WeightedSum(parts, shares, Together(s), count);
         next.push_back(Copy(*backend_, versions[l].back()[p]));
         backend_->Sgd({.w = versions[l].back()[p]->data(),
                        .g = sum->data(),
@@ -183,15 +183,32 @@ class Serial {
     }
   }
 
-  // In replica order, on the host, each product rounded.
+  // Replicas of stage `s` on a machine: as many as there are on every one that has any, else all.
+  // Ranks are given stage by stage.
+  size_t Together(int s) const {
+    int rank = 0;
+    for (int before = 0; before < s; ++before) rank += shape_.stages[before].replicas;
+    const int replicas = shape_.stages[s].replicas;
+    std::map<int, size_t> on_machine;
+    for (int r = 0; r < replicas; ++r) ++on_machine[(rank + r) / case_.machine_ranks];
+    const size_t together = on_machine.begin()->second;
+    const bool even = std::all_of(on_machine.begin(), on_machine.end(),
+                                  [&](const auto& m) { return m.second == together; });
+    return even ? together : static_cast<size_t>(replicas);
+  }
+
+  // On the host, each product rounded: the sum over machines of the sums in them, in replica order.
   BlockPtr WeightedSum(const std::vector<BlockPtr>& parts, const std::vector<float>& shares,
-                       size_t count) {
+                       size_t together, size_t count) {
     const DType dtype = backend_->dtype();
     const size_t bytes = count * SizeOf(dtype);
-    std::vector<std::byte> sum(bytes);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const std::vector<std::byte> part = ToHost(*backend_, *parts[i], bytes, dtype);
-      AddScaledHost(dtype, sum.data(), part.data(), shares[i], i == 0, count);
+    std::vector<std::byte> sum(bytes), inside(bytes);
+    for (size_t first = 0; first < parts.size(); first += together) {
+      for (size_t i = first; i < std::min(first + together, parts.size()); ++i) {
+        const std::vector<std::byte> part = ToHost(*backend_, *parts[i], bytes, dtype);
+        AddScaledHost(dtype, inside.data(), part.data(), shares[i], i == first, count);
+      }
+      AddScaledHost(dtype, sum.data(), inside.data(), 1, first == 0, count);
     }
     BlockPtr made = Zeros(bytes);
     FromHost(*backend_, sum, dtype, *made);
@@ -208,8 +225,9 @@ class Serial {
             Elements(model_.layers()[l].layer->params()[newest_[l].size() + p].shape);
         std::vector<BlockPtr> parts;
         for (size_t r = 0; r < replicas; ++r) parts.push_back(state_[l][r][p]);
-        const BlockPtr sum = WeightedSum(
-            parts, std::vector<float>(replicas, 1.0F / static_cast<float>(replicas)), count);
+        const BlockPtr sum =
+            WeightedSum(parts, std::vector<float>(replicas, 1.0F / static_cast<float>(replicas)),
+                        Together(stage_of_[l]), count);
         for (size_t r = 0; r < replicas; ++r) state_[l][r][p] = Copy(*backend_, sum);
       }
     }

@@ -18,6 +18,7 @@ struct TrainingCase {
       stages;                  ///< Layer names; empty: the whole model as one stage.
   std::vector<int> replicas;   ///< One a stage.
   std::vector<int> in_flight;  ///< One a stage; empty: defaults.
+  int machine_ranks = 1;       ///< As PipelineSpec's.
   std::string backend = "ref";
   /// Of a rank, instead of `backend`, where set.
   std::function<std::unique_ptr<Backend>(int rank)> make_backend;

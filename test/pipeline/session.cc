@@ -44,6 +44,7 @@ PipelineSpec SpecOf(const TrainingCase& c, const Model& model, const Cut& cut) {
   spec.model = &model;
   spec.cut = &cut;
   spec.shape = ShapeOf(c);
+  spec.machine_ranks = c.machine_ranks;
   spec.batch_size = c.batch_size;
   spec.seed = c.seed;
   spec.momentum = c.momentum;

@@ -11,9 +11,10 @@ import zlib
 from train_case import PD_TRAIN, TrainCase, model, plan, replicated
 
 
-def cluster(workers):
+def cluster(*workers):
+    """Levels of so many workers, innermost first."""
     return {"format": "pipedream.cluster/1",
-            "levels": [{"workers": workers, "bandwidth_bytes_per_s": 1e9, "latency_ms": 0}]}
+            "levels": [{"workers": w, "bandwidth_bytes_per_s": 1e9, "latency_ms": 0} for w in workers]}
 
 
 class Schedules(TrainCase):
@@ -126,6 +127,15 @@ class Workers(TrainCase):
                 used = {w for s in document["stages"] for w in s["workers"]}
                 for worker in done.events("end")[0]["workers"]:
                     self.assertEqual(worker["stage"] is not None, worker["rank"] in used)
+
+    def test_machines_of_several_workers_sum_inside_first(self):
+        def run(workers, *levels):
+            done = self.train(plan((workers,), cluster=cluster(*levels)), "--minibatches", "12", "--log-every", "1")
+            return done.losses()
+        flat = run((0, 1, 2, 3), 4)
+        self.assertEqual(run((0, 1, 2, 3), 1, 4), flat)
+        self.assertEqual(run((0, 2, 1, 3), 2, 2), flat)  # a machine's replicas stand apart
+        self.assertNotEqual(run((0, 1, 2, 3), 2, 2), flat)
 
     def test_the_same_plan_twice_gives_the_same_losses_and_another_seed_others(self):
         for replicas in ((1, 1), (2, 2)):
