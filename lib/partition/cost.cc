@@ -134,8 +134,6 @@ int64_t CrossingBytes(const CostGraph& graph, const std::vector<bool>& before) {
   return bytes;
 }
 
-double RoundPs(double ps) { return std::nearbyint(ps); }
-
 CostRule CostRule::Of(CostModel model, const Cluster& cluster) {
   CostRule rule;
   rule.model = model;

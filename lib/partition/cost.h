@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -167,8 +168,12 @@ struct CostRule {
   double BorderMs(int64_t crossing_bytes) const;
 };
 
-/// Rounded to whole picoseconds.
-double RoundPs(double ps);
+/// Rounded to whole picoseconds, halves to even.
+inline double RoundPs(double ps) {
+  // Sums of this size have no bits left for fractions; std::nearbyint is a call, and slow.
+  constexpr double kWhole = 0x1.8p52, kMost = 0x1p51;
+  return std::abs(ps) < kMost ? (ps + kWhole) - kWhole : std::nearbyint(ps);
+}
 inline constexpr double kPsPerMs = 1e9;
 
 /// Memory of one worker, in bytes: fixed + in_flight · each; an estimate of what StageSetup::Memory

@@ -85,22 +85,31 @@ void Ideals::FindSome(int most, std::vector<Bits>& found) const {
   found.clear();
   if (layers + 1 > most) {
     // Runs of the order: the narrowest ideal of each, and all layers.
-    std::vector<Ideal> order;
-    Bits bits = none;
+    std::vector<int64_t> crossing(static_cast<size_t>(layers));  // By the last layer.
+    int64_t bytes = 0;
     for (int l = 0; l < layers; ++l) {
-      Set(bits, l);
-      order.push_back(Describe(bits));
+      const CostGraph::Layer& layer = graph_.layers[l];
+      if (!layer.consumers.empty()) bytes += layer.activation_bytes;
+      for (const int producer : layer.producers) {
+        const CostGraph::Layer& read = graph_.layers[producer];
+        if (read.consumers.back() == l) bytes -= read.activation_bytes;
+      }
+      crossing[l] = bytes;
     }
     found.push_back(none);
     const int64_t runs = most - 2;
+    Bits bits = none;
+    int next = 0;  // The first layer that is not in `bits`.
+    const auto fill = [&](int end) {
+      for (; next < end; ++next) Set(bits, next);
+      found.push_back(bits);
+    };
     for (int64_t r = 0; r < runs; ++r) {
-      const auto begin = order.begin() + r * (layers - 1) / runs;
-      const auto end = order.begin() + (r + 1) * (layers - 1) / runs;
-      found.push_back(std::min_element(begin, end, [](const Ideal& a, const Ideal& b) {
-                        return a.crossing_bytes < b.crossing_bytes;
-                      })->bits);
+      const auto begin = crossing.begin() + r * (layers - 1) / runs;
+      const auto end = crossing.begin() + (r + 1) * (layers - 1) / runs;
+      fill(static_cast<int>(std::min_element(begin, end) - crossing.begin()) + 1);
     }
-    found.push_back(bits);
+    fill(layers);
     return;
   }
   const auto width = static_cast<size_t>(most / (layers + 1));
@@ -159,6 +168,8 @@ Ideals::Ideal Ideals::Describe(const Bits& bits) const {
 bool Ideals::Within(int i, int j) const {
   const Ideal &a = ideals_[i], &b = ideals_[j];
   if (a.layers >= b.layers) return false;
+  if (a.last < b.shared) return true;
+  if (IsPrefix(i) || IsPrefix(j)) return false;  // Layers below a.last, or from b.last on.
   for (size_t w = 0; w < a.bits.size(); ++w) {
     if ((a.bits[w] & ~b.bits[w]) != 0) return false;
   }
@@ -175,7 +186,8 @@ std::vector<int> Ideals::LayersBetween(int i, int j) const {
 
 // What enters i's border is read by the stage, or by stages after it, or both.
 void Ideals::AddBorder(int i, int j, StageSums& sums) const {
-  if (IsPrefix(i) && IsPrefix(j)) {
+  constexpr size_t kFew = 4;  // Tensors; a row takes as long as all layers.
+  if (IsPrefix(i) && IsPrefix(j) && ideals_[i].boundary.size() > kFew) {
     if (row_.from != i) FillRow(i);
     const Border& border = row_.borders[static_cast<size_t>(ideals_[j].layers)];
     sums.in_bytes += border.in;

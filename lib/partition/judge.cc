@@ -123,6 +123,17 @@ Bottleneck Judge::FormulaBound(const std::vector<StageChoice>& stages, double bo
 
 Judge::Verdict Judge::Of(const std::vector<StageChoice>& stages, double bottleneck_ms,
                          bool one_in_flight) {
+  if (rule_.model == CostModel::kArxiv) return Predict(stages, bottleneck_ms, one_in_flight);
+  std::vector<Verdict>& known = known_[one_in_flight ? 1 : 0];
+  for (const Verdict& verdict : known) {
+    if (verdict.stages == stages) return verdict;
+  }
+  known.push_back(Predict(stages, bottleneck_ms, one_in_flight));
+  return known.back();
+}
+
+Judge::Verdict Judge::Predict(const std::vector<StageChoice>& stages, double bottleneck_ms,
+                              bool one_in_flight) {
   Verdict verdict;
   verdict.stages = stages;
   const SimulatedPipeline pipeline = Pipeline(stages);

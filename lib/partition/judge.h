@@ -22,7 +22,8 @@ class Judge {
         int64_t batch_size);
 
   /// With one minibatch in flight, or the depths that the simulator chooses within the memory.
-  /// `bottleneck_ms`: of the stages under the cost model.
+  /// `bottleneck_ms`: of the stages under the cost model. With `runtime` the same stages are
+  /// simulated once.
   Verdict Of(const std::vector<StageChoice>& stages, double bottleneck_ms, bool one_in_flight);
   /// A period that no schedule of these stages can beat. `runtime` only.
   double BoundMs(const std::vector<StageChoice>& stages) const;
@@ -38,6 +39,7 @@ class Judge {
   static std::string Replicas(const std::vector<StageChoice>& stages);
 
  private:
+  Verdict Predict(const std::vector<StageChoice>& stages, double bottleneck_ms, bool one_in_flight);
   std::vector<int> Depths(const std::vector<StageChoice>& stages, const SimulatedPipeline& pipeline,
                           double bound_ms);
   double WayMs(const std::vector<StageChoice>& stages) const;
@@ -48,6 +50,7 @@ class Judge {
   const CostRule& rule_;
   int64_t batch_size_;
   int64_t work_left_;
+  std::vector<Verdict> known_[2];  // By one_in_flight.
 };
 
 }  // namespace pd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,13 +31,17 @@ namespace pd {
 class LinkLoads {
  public:
   struct Tensors {  // of a stage
-    std::vector<int> layers;
     struct Input {
       int producer = 0;
       int gradients = 0;  ///< That it sends back; see GradientMessages.
+      int readers = 0;    ///< Its layers that read it.
     };
-    std::vector<Input> inputs;  ///< Tensors that it receives.
-    std::vector<int> outputs;   ///< Producers of the tensors that it sends.
+    struct Output {
+      int producer = 0;
+      int readers = 0;  ///< Layers outside the stage that read it.
+    };
+    std::vector<Input> inputs;    ///< Tensors that it receives.
+    std::vector<Output> outputs;  ///< Tensors that it sends.
     StageSums sums;
   };
   struct Stage {
@@ -50,18 +55,33 @@ class LinkLoads {
   /// Workers behind a link of `level`.
   int unit(int level) const { return units_[level]; }
 
-  /// Stages are pushed in the order of the pipeline, on ascending workers.
+  /// Stages are pushed in the order of the pipeline, on ascending workers. Cost: O(its tensors).
   void Push(Stage stage);
   void Pop();
-  const std::vector<Stage>& stages() const { return stages_; }
 
   /// Picoseconds a minibatch on the link `index` of `level`. Where stages after those pushed may
   /// still follow, on workers from `next_worker` on: a bound, exact once the unit ends before it.
+  /// Cost: O(pairs of stages that exchange tensors, one of them in the unit).
   double Ps(int level, int index, int next_worker) const;
   /// The largest of the links (of the levels ≥ 1) that the last two stages use.
   double LargestPs(int next_worker) const;
 
  private:
+  // What a stage receives from one before it.
+  struct Flow {
+    int from = 0, to = 0;
+    int64_t tensors = 0, gradients = 0;  // Bytes there, and back.
+    // Of tensors that no later stage reads: whether they leave their producer's unit depends on
+    // `to`. With their gradients, once each.
+    int64_t last_tensors = 0, last_gradients = 0;
+  };
+  struct Entry {
+    Stage stage;
+    size_t flows = 0;                              // Where those to it begin.
+    std::vector<int> sends;                        // Flows from it.
+    int64_t open_tensors = 0, open_gradients = 0;  // That stages still to come read.
+  };
+
   double Together(const Stage& a, const Stage& b, int begin, int end) const;
   double Bytes(int level, int index, int next_worker) const;  // of the busier direction
 
@@ -69,15 +89,28 @@ class LinkLoads {
   const CostRule& rule_;
   int workers_;
   std::vector<int> units_;
-  std::vector<Stage> stages_;
-  std::vector<int> stage_of_;  // of each layer, -1 before it is pushed
+  std::vector<Entry> stages_;
+  std::vector<Flow> flows_;  // By the stage that receives them.
+  // Of the layers whose tensors leave their stage: that stage, and the readers not yet pushed.
+  std::vector<int> stage_of_, readers_left_;
+  std::vector<int> flow_from_;  // Of the stage at hand, by stage: the flow, or −1.
 };
 
 /// The layer `producer` as an input of the stage that holds the layers for which `inside` is true.
 template <typename Inside>
 LinkLoads::Tensors::Input InputOf(const CostGraph& graph, int producer, const Inside& inside) {
   const CostGraph::Layer& layer = graph.layers[producer];
-  return {producer, layer.needs_gradient ? GradientMessages(layer, inside) : 0};
+  const auto readers = std::count_if(layer.consumers.begin(), layer.consumers.end(), inside);
+  return {producer, layer.needs_gradient ? GradientMessages(layer, inside) : 0,
+          static_cast<int>(readers)};
+}
+
+/// The layer `producer`, of that stage, as an output of it.
+template <typename Inside>
+LinkLoads::Tensors::Output OutputOf(const CostGraph& graph, int producer, const Inside& inside) {
+  const std::vector<int>& consumers = graph.layers[producer].consumers;
+  const auto within = std::count_if(consumers.begin(), consumers.end(), inside);
+  return {producer, static_cast<int>(consumers.size()) - static_cast<int>(within)};
 }
 
 /// What bounds the period of a plan.

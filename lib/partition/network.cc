@@ -62,17 +62,18 @@ SimulatedNetwork::Group SimulatedNetwork::MakeGroup(const SimulatedPipeline::Sta
 int SimulatedNetwork::NewFlow() {
   if (unused_.empty()) {
     flows_.emplace_back();
+    uses_.resize(uses_.size() + 2 * levels_.size());
     return static_cast<int>(flows_.size()) - 1;
   }
   const int flow = unused_.back();
   unused_.pop_back();
-  flows_[flow].uses.clear();
+  flows_[flow].uses = 0;
   return flow;
 }
 
 void SimulatedNetwork::Send(double now, int from, int to, int64_t bytes, int64_t token) {
   const auto [at, fresh] =
-      pair_of_.emplace((int64_t{from} << 32) | to, static_cast<int>(pairs_.size()));
+      pair_of_.try_emplace((int64_t{from} << 32) | to, static_cast<int>(pairs_.size()));
   if (fresh) pairs_.push_back({from, to, {}});
   std::deque<Message>& messages = pairs_[at->second].messages;
   messages.push_back({bytes, token});
@@ -88,8 +89,8 @@ void SimulatedNetwork::StartMessage(double now, int pair) {
   flow.weight = 1;
   const int outermost = Outermost(from, to);
   for (int l = 0; l <= outermost; ++l) {
-    flow.uses.push_back({LinkOf(levels_[l], kOut, from), 1});
-    flow.uses.push_back({LinkOf(levels_[l], kIn, to), 1});
+    Use(f, LinkOf(levels_[l], kOut, from), 1);
+    Use(f, LinkOf(levels_[l], kIn, to), 1);
   }
   Start(now, f, static_cast<double>(messages.front().bytes));
 }
@@ -103,10 +104,14 @@ void SimulatedNetwork::MoveHalf(double now, const Group& group, int replica, Dir
   flow.weight = group.peers;
   const double* const share = &group.share[static_cast<size_t>(replica) * levels_.size()];
   for (size_t l = 0; l < levels_.size() && share[l] > 0; ++l) {
-    flow.uses.push_back(
-        {LinkOf(levels_[l], direction, group.workers[replica]), share[l] / share[0]});
+    Use(f, LinkOf(levels_[l], direction, group.workers[replica]), share[l] / share[0]);
   }
   Start(now, f, fraction * share[0] * static_cast<double>(bytes));
+}
+
+void SimulatedNetwork::Use(int f, int link, double share) {
+  uses_[static_cast<size_t>(f) * 2 * levels_.size() + static_cast<size_t>(flows_[f].uses++)] = {
+      link, share};
 }
 
 void SimulatedNetwork::Start(double now, int f, double bytes) {
@@ -114,18 +119,18 @@ void SimulatedNetwork::Start(double now, int f, double bytes) {
   flow.left = bytes;
   flow.rate = 0;
   flow.since = now;
-  flow.active = true;
-  for (const Use& use : flow.uses) {
-    links_[use.link].weight += flow.weight;
-    links_[use.link].flows.push_back(f);
+  for (int u = 0; u < flow.uses; ++u) {
+    Link& link = links_[UsesOf(f)[u].link];
+    link.weight += flow.weight;
+    link.flows.push_back(f);
   }
-  Share(now, flow);
+  Share(now, f);
 }
 
 // The flows on the links of `changed`, which has come or gone, get new rates.
-void SimulatedNetwork::Share(double now, const Flow& changed) {
-  for (const Use& use : changed.uses) {
-    for (const int f : links_[use.link].flows) SetRate(now, f);
+void SimulatedNetwork::Share(double now, int changed) {
+  for (int u = 0; u < flows_[changed].uses; ++u) {
+    for (const int f : links_[UsesOf(changed)[u].link].flows) SetRate(now, f);
   }
 }
 
@@ -133,44 +138,79 @@ void SimulatedNetwork::SetRate(double now, int f) {
   ++work_;
   Flow& flow = flows_[f];
   double rate = std::numeric_limits<double>::infinity();
-  for (const Use& use : flow.uses) {
-    const Link& link = links_[use.link];
-    rate = std::min(rate, link.bytes_per_ms * (flow.weight / link.weight) / use.share);
+  const LinkUse* const uses = UsesOf(f);
+  for (int u = 0; u < flow.uses; ++u) {
+    const Link& link = links_[uses[u].link];
+    rate = std::min(rate, link.bytes_per_ms * (flow.weight / link.weight) / uses[u].share);
   }
   if (rate == flow.rate) return;
   flow.left = std::max(0.0, flow.left - flow.rate * (now - flow.since));
   flow.rate = rate;
   flow.since = now;
-  ends_.push({now + flow.left / rate, order_++, f, ++flow.version});
+  flow.end = now + flow.left / rate;
+  flow.order = order_++;
+  const End end{flow.end, flow.order, f};
+  if (flow.place < 0) {
+    ends_.emplace_back();
+    Rise(ends_.size() - 1, end);
+  } else if (end < ends_[flow.place]) {
+    Rise(static_cast<size_t>(flow.place), end);
+  }
 }
 
 SimulatedNetwork::Completion SimulatedNetwork::Next() {
   while (!ends_.empty()) {
-    const End& end = ends_.top();
-    const Flow& flow = flows_[end.flow];
-    if (flow.active && flow.version == end.version) return {end.time, flow.token};
-    ends_.pop();
+    const int f = ends_[0].flow;
+    const Flow& flow = flows_[f];
+    if (ends_[0].order == flow.order) return {flow.end, flow.token};
+    Sink(0, {flow.end, flow.order, f});
   }
   return {std::numeric_limits<double>::infinity(), 0};
 }
 
 void SimulatedNetwork::Pop() {
-  const End end = ends_.top();
-  ends_.pop();
+  const End end = ends_[0];
+  const End last = ends_.back();
+  ends_.pop_back();
+  if (!ends_.empty()) Sink(0, last);
   Flow& flow = flows_[end.flow];
-  flow.active = false;
-  for (const Use& use : flow.uses) {
-    Link& link = links_[use.link];
+  flow.place = -1;
+  for (int u = 0; u < flow.uses; ++u) {
+    Link& link = links_[UsesOf(end.flow)[u].link];
     link.flows.erase(std::find(link.flows.begin(), link.flows.end(), end.flow));
     // Sums of small whole numbers: exact.
     link.weight -= flow.weight;
   }
-  Share(end.time, flow);
+  Share(end.time, end.flow);
   unused_.push_back(end.flow);
   if (flow.pair < 0) return;
   const int pair = flow.pair;
   pairs_[pair].messages.pop_front();
   if (!pairs_[pair].messages.empty()) StartMessage(end.time, pair);
+}
+
+// ---- The heap.
+
+void SimulatedNetwork::Place(size_t at, const End& end) {
+  ends_[at] = end;
+  flows_[end.flow].place = static_cast<int>(at);
+}
+
+void SimulatedNetwork::Rise(size_t at, const End& end) {
+  while (at > 0 && end < ends_[(at - 1) / 2]) {
+    Place(at, ends_[(at - 1) / 2]);
+    at = (at - 1) / 2;
+  }
+  Place(at, end);
+}
+
+void SimulatedNetwork::Sink(size_t at, const End& end) {
+  for (size_t child; (child = 2 * at + 1) < ends_.size(); at = child) {
+    if (child + 1 < ends_.size() && ends_[child + 1] < ends_[child]) ++child;
+    if (!(ends_[child] < end)) break;
+    Place(at, ends_[child]);
+  }
+  Place(at, end);
 }
 
 }  // namespace pd

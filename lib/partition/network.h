@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <queue>
 #include <unordered_map>
 #include <vector>
 
@@ -65,7 +63,7 @@ class SimulatedNetwork {
     double bytes_per_ms = 0, weight = 0;  // weight: of its flows together
     std::vector<int> flows;
   };
-  struct Use {
+  struct LinkUse {
     int link = 0;
     double share = 1;  // of the flow's bytes that pass the link
   };
@@ -77,20 +75,21 @@ class SimulatedNetwork {
     std::deque<Message> messages;  // The first is under way.
   };
   struct Flow {
-    std::vector<Use> uses;
+    int uses = 0;   // The first so many of its own in uses_.
     int pair = -1;  // of a message
     double left = 0, rate = 0, since = 0, weight = 1;
+    double end = 0;     // At this rate.
+    int64_t order = 0;  // In which rates were set: of flows that end together the first is first.
     int64_t token = 0;
-    uint32_t version = 0;
-    bool active = false;
+    int place = -1;  // In ends_.
   };
+  // In a heap. A flow that has become slower stays at its former place until it comes to the top.
   struct End {
     double time = 0;
     int64_t order = 0;
     int flow = 0;
-    uint32_t version = 0;
-    bool operator>(const End& other) const {
-      return time != other.time ? time > other.time : order > other.order;
+    bool operator<(const End& other) const {
+      return time != other.time ? time < other.time : order < other.order;
     }
   };
 
@@ -101,16 +100,24 @@ class SimulatedNetwork {
   int NewFlow();
   void StartMessage(double now, int pair);
   void Start(double now, int flow, double bytes);
-  void Share(double now, const Flow& changed);
+  void Share(double now, int changed);
+  const LinkUse* UsesOf(int flow) const {
+    return &uses_[static_cast<size_t>(flow) * 2 * levels_.size()];
+  }
   void SetRate(double now, int flow);
+  void Use(int flow, int link, double share);
+  void Place(size_t at, const End& end);
+  void Rise(size_t at, const End& end);
+  void Sink(size_t at, const End& end);
 
   std::vector<Level> levels_;
   std::vector<Link> links_;
   std::vector<Flow> flows_;
+  std::vector<LinkUse> uses_;  // [flow][2 · levels]
   std::vector<int> unused_;
   std::vector<Pair> pairs_;
   std::unordered_map<int64_t, int> pair_of_;  // from and to
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  std::vector<End> ends_;
   int64_t order_ = 0, work_ = 0;
 };
 

@@ -131,6 +131,7 @@ class Planner {
     search.allow_recompute = options_.allow_recompute;
     search.cut_after = cut_after_;
     search.replicas = options_.replicas;
+    search.steps_left = &steps_left_;
     return search;
   }
 
@@ -224,7 +225,11 @@ class Planner {
         if (auto found = FindBestPlan(graph_, search)) use(found->stages);
       }
     };
-    if (options_.replicas.empty()) find(straight, 1);
+    if (straight_ && free && !quick && !options_.cluster.memory_bytes) {
+      use(straight_->stages);
+    } else if (options_.replicas.empty()) {
+      find(straight, 1);
+    }
     if (size <= kLong) find(full, 1.5);
     if (!quick) return;
     find(full, 1);
@@ -289,10 +294,10 @@ class Planner {
     search.memory_bytes.reset();
     search.cut_after.clear();
     search.replicas.clear();
-    const auto straight = FindBestPlan(graph_, search);
-    PD_CHECK(straight.has_value(), "no straight plan");
-    result.model_parallel = predict(straight->stages, true);
-    result.straight = judge_.Of(straight->stages, straight->bottleneck_ms, false).prediction;
+    straight_ = FindBestPlan(graph_, search);
+    PD_CHECK(straight_.has_value(), "no straight plan");
+    result.model_parallel = predict(straight_->stages, true);
+    result.straight = judge_.Of(straight_->stages, straight_->bottleneck_ms, false).prediction;
   }
 
   // ---- No plan fits.
@@ -400,6 +405,10 @@ class Planner {
   CostRule rule_;
   std::vector<int> cut_after_;
   Judge judge_;
+  // Of all searches together. The first, for the best plan, may take its full share.
+  static constexpr int64_t kMostStepsInAll = 8'000'000;
+  mutable int64_t steps_left_ = kMostStepsInAll;
+  std::optional<SearchResult> straight_;  // The best one, whatever memory, cuts and replicas.
 };
 
 }  // namespace

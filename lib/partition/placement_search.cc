@@ -127,7 +127,7 @@ void PlacementSearch::BreakTies() {
     if (!found || out_of_steps_) break;
     plan.push_back(taken);
     path_.push_back(taken);
-    loads_.Push({taken.first, taken.replicas, TensorsOf(taken.i, taken.j)});
+    loads_.Push(Loads(taken, Of(taken.i, taken.j)));
     slot = suffix_.After(slot, taken.first, taken.replicas);
     fewest = {fewest.first - taken.replicas, fewest.second - 1};
     i = taken.j;
@@ -159,19 +159,20 @@ bool PlacementSearch::IsCanonical(int first, int replicas, SuffixSearch::Slot sl
 // the tie rule, until it returns true.
 template <typename Use>
 void PlacementSearch::ForEachNext(int i, SuffixSearch::Slot slot, const Use& use) {
-  for (int j = i + 1; j <= all_; ++j) {
+  const int end = suffix_.StageEnd(i, filled_ps_);
+  for (int j = i + 1; j < end; ++j) {
     if (!Spend(1)) return;
     const int last_first = suffix_.last_first(j);
     if (last_first <= slot.first || !suffix_.Allowed(i, j)) continue;
     const int fewest = suffix_.FewestReplicas(i, j, filled_ps_);
-    Tensors tensors;
+    Between* between = nullptr;
     for (int m = fewest; m <= suffix_.max_replicas(); ++m) {
       for (int first = slot.first; first + m <= last_first; ++first) {
         if (!IsCanonical(first, m, slot)) continue;
-        if (!tensors) tensors = TensorsOf(i, j);
+        if (between == nullptr) between = &Of(i, j);
         Choice choice{i, j, first, m, false};
         if (!Spend(1)) return;
-        const Counts after = Try(choice, tensors, slot);
+        const Counts after = Try(choice, *between, slot);
         if (out_of_steps_) return;
         if (after == SuffixSearch::kNoPlan) continue;
         if (use(choice, after)) return;
@@ -181,14 +182,14 @@ void PlacementSearch::ForEachNext(int i, SuffixSearch::Slot slot, const Use& use
 }
 
 // The best rest of a plan behind `choice`, if all keeps within the limit.
-PlacementSearch::Counts PlacementSearch::Try(Choice& choice, const Tensors& tensors,
+PlacementSearch::Counts PlacementSearch::Try(Choice& choice, Between& between,
                                              SuffixSearch::Slot slot) {
   const SuffixSearch::Slot after = suffix_.After(slot, choice.first, choice.replicas);
   if (after.behind < 0) return SuffixSearch::kNoPlan;
   const double bound = suffix_.bound(choice.j, suffix_.Index(after));
   if (bound == kNever) return SuffixSearch::kNoPlan;
-  const auto stage = suffix_.StageOf(tensors->sums, choice.i, choice.j, choice.first,
-                                     choice.replicas, slot.behind);
+  const auto stage =
+      suffix_.StageOf(between.sums, choice.i, choice.j, choice.first, choice.replicas, slot.behind);
   if (!stage) return SuffixSearch::kNoPlan;
   choice.recompute = stage->recompute;
   double ps = std::max(bound, stage->ps);
@@ -196,9 +197,14 @@ PlacementSearch::Counts PlacementSearch::Try(Choice& choice, const Tensors& tens
     next_limit_ = std::min(next_limit_, ps);
     return SuffixSearch::kNoPlan;
   }
-  constexpr int64_t kLinkSteps = 8;  // What the links of machines take to compute.
-  if (!Spend(kLinkSteps)) return SuffixSearch::kNoPlan;
-  loads_.Push({choice.first, choice.replicas, tensors});
+  // What the links of machines take to compute.
+  constexpr int64_t kLinkSteps = 8, kTensorsAStep = 16;
+  LinkLoads::Stage load = Loads(choice, between);
+  const size_t tensors = load.tensors->inputs.size() + load.tensors->outputs.size();
+  if (!Spend(kLinkSteps + static_cast<int64_t>(tensors) / kTensorsAStep)) {
+    return SuffixSearch::kNoPlan;
+  }
+  loads_.Push(std::move(load));
   path_.push_back(choice);
   Counts counts = SuffixSearch::kNoPlan;
   ps = loads_.LargestPs(choice.j == all_ ? suffix_.workers() : after.first);
@@ -220,50 +226,57 @@ PlacementSearch::Counts PlacementSearch::Best(int i, SuffixSearch::Slot slot) {
     if (any_) Consider(path_);
     return {0, 0};
   }
-  const std::string key = Key(i, slot);
-  const auto found = known_.find(key);
+  const std::string_view view = Key(i, slot);
+  const auto found = known_.find(view);
   if (found != known_.end()) return found->second;
+  std::string key(view);
   Counts best = SuffixSearch::kNoPlan;
   ForEachNext(i, slot, [&](const Choice& choice, Counts after) {
     best = std::min(best, Counts{after.first + choice.replicas, after.second + 1});
     return any_;
   });
-  if (!out_of_steps_) known_.emplace(key, best);
+  if (!out_of_steps_) known_.emplace(std::move(key), best);
   return best;
 }
 
 // What the rest of a plan depends on.
-std::string PlacementSearch::Key(int i, SuffixSearch::Slot slot) const {
+std::string_view PlacementSearch::Key(int i, SuffixSearch::Slot slot) {
   int open = slot.first;  // The first worker on a unit on which more may follow.
   for (int level = 1; level < loads_.levels(); ++level) {
     open = std::min(open, slot.first / loads_.unit(level) * loads_.unit(level));
   }
-  std::vector<int> parts = {i, suffix_.Index(slot)};
-  for (const Choice& choice : path_) {
-    if (choice.first + choice.replicas <= open) continue;
-    parts.insert(parts.end(), {choice.i, choice.j, choice.first, choice.replicas});
+  key_ = {i, suffix_.Index(slot)};
+  for (size_t s = path_.size(); s-- > 0;) {
+    const Choice& choice = path_[s];
+    if (choice.first + choice.replicas <= open) break;
+    key_.insert(key_.end(), {choice.i, choice.j, choice.first, choice.replicas});
   }
-  return {reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(int)};
+  return {reinterpret_cast<const char*>(key_.data()), key_.size() * sizeof(int)};
 }
 
-const PlacementSearch::Tensors& PlacementSearch::TensorsOf(int i, int j) {
-  Tensors& known = tensors_[int64_t{i} * ideals_.size() + j];
-  if (known) return known;
-  const auto tensors = std::make_shared<LinkLoads::Tensors>();
-  tensors->layers = ideals_.LayersBetween(i, j);
-  tensors->sums = suffix_.Sums(i, j);
-  for (const int l : ideals_.boundary(i)) {
-    const std::vector<int>& consumers = graph_.layers[l].consumers;
-    const auto inside = [&](int c) { return ideals_.Has(j, c) && !ideals_.Has(i, c); };
-    if (std::any_of(consumers.begin(), consumers.end(), inside)) {
-      tensors->inputs.push_back(InputOf(graph_, l, inside));
+PlacementSearch::Between& PlacementSearch::Of(int i, int j) {
+  const auto [known, fresh] = between_.try_emplace(int64_t{i} * ideals_.size() + j);
+  if (fresh) known->second.sums = suffix_.Sums(i, j);
+  return known->second;
+}
+
+LinkLoads::Stage PlacementSearch::Loads(const Choice& choice, Between& between) {
+  if (!between.tensors) {
+    const auto tensors = std::make_shared<LinkLoads::Tensors>();
+    tensors->sums = between.sums;
+    const auto inside = [&](int l) {
+      return ideals_.Has(choice.j, l) && !ideals_.Has(choice.i, l);
+    };
+    for (const int l : ideals_.boundary(choice.i)) {
+      const LinkLoads::Tensors::Input input = InputOf(graph_, l, inside);
+      if (input.readers > 0) tensors->inputs.push_back(input);
     }
+    for (const int l : ideals_.boundary(choice.j)) {
+      if (!ideals_.Has(choice.i, l)) tensors->outputs.push_back(OutputOf(graph_, l, inside));
+    }
+    between.tensors = tensors;
   }
-  for (const int l : ideals_.boundary(j)) {
-    if (!ideals_.Has(i, l)) tensors->outputs.push_back(l);
-  }
-  known = tensors;
-  return known;
+  return {choice.first, choice.replicas, between.tensors};
 }
 
 double PlacementSearch::CostPs(const std::vector<Choice>& plan) const {

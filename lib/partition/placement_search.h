@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -24,11 +26,19 @@ class PlacementSearch {
                   int64_t max_steps);
   /// Fills the bounds of `suffix`.
   std::optional<SearchResult> Run();
+  int64_t steps_left() const { return steps_left_; }
 
  private:
   using Choice = SuffixSearch::Choice;
   using Counts = SuffixSearch::Counts;
-  using Tensors = std::shared_ptr<const LinkLoads::Tensors>;
+  struct Between {  // two ideals
+    StageSums sums;
+    std::shared_ptr<const LinkLoads::Tensors> tensors;  // Once they are asked for.
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
+  };
 
   void Consider(const std::vector<Choice>& plan);
   void ConsiderWhole();
@@ -40,11 +50,12 @@ class PlacementSearch {
   Counts Best(int i, SuffixSearch::Slot slot);
   template <typename Use>
   void ForEachNext(int i, SuffixSearch::Slot slot, const Use& use);
-  Counts Try(Choice& choice, const Tensors& tensors, SuffixSearch::Slot slot);
-  const Tensors& TensorsOf(int i, int j);
+  Counts Try(Choice& choice, Between& between, SuffixSearch::Slot slot);
+  Between& Of(int i, int j);
+  LinkLoads::Stage Loads(const Choice& choice, Between& between);
   bool IsCanonical(int first, int replicas, SuffixSearch::Slot slot) const;
   bool Spend(int64_t steps);
-  std::string Key(int i, SuffixSearch::Slot slot) const;
+  std::string_view Key(int i, SuffixSearch::Slot slot);
   double CostPs(const std::vector<Choice>& plan) const;
   std::vector<StageChoice> Choices(const std::vector<Choice>& plan) const;
 
@@ -55,7 +66,7 @@ class PlacementSearch {
   int64_t steps_left_;
   int all_;  // the ideal of all layers
   LinkLoads loads_;
-  std::unordered_map<int64_t, Tensors> tensors_;  // of the stages between two ideals
+  std::unordered_map<int64_t, Between> between_;
 
   std::vector<Choice> best_;
   double best_ps_ = kNever;
@@ -70,7 +81,8 @@ class PlacementSearch {
   bool out_of_steps_ = false;
   int64_t walk_steps_ = 0;
   std::vector<Choice> path_;
-  std::unordered_map<std::string, Counts> known_;
+  std::unordered_map<std::string, Counts, Hash, std::equal_to<>> known_;
+  std::vector<int> key_;
 };
 
 }  // namespace pd

@@ -46,9 +46,13 @@ int MostIdeals(const SearchOptions& options) {
     const double most = std::cbrt(6 * kMostHierarchical / each);
     return static_cast<int>(std::clamp<double>(most, kFewestIdeals / 4, kMostIdeals));
   }
-  double updates = options.replicate ? n * n / 2 : n;
   const bool places = options.rule.several_levels() || !options.rule.speeds.empty();
-  if (places && (options.memory_bytes || !options.replicas.empty())) updates *= n / 2;
+  const bool both = places && (options.memory_bytes || !options.replicas.empty());
+  double updates = options.replicate ? n * n / 2 : n;
+  if (both) updates *= n / 2;
+  // One worker a stage: few pairs of ideals are a stage.
+  constexpr double kFewPairs = 1.0 / 8;
+  if (!options.replicate && !both) updates = std::max(1.0, updates * kFewPairs);
   // Of many machines each cost takes long to compute.
   constexpr double kMany = 256;
   if (options.rule.several_levels() && options.replicate) updates *= std::max(1.0, n / kMany);
@@ -111,8 +115,13 @@ std::optional<SearchResult> FindBestPlan(const CostGraph& graph, const SearchOpt
   }
   SuffixSearch suffix(graph, ideals, options);
   if (options.rule.several_levels()) {
-    const int64_t steps = options.max_steps > 0 ? options.max_steps : kMostSteps;
-    return WithProof(PlacementSearch(graph, suffix, options, steps).Run(), graph, ideals, options);
+    int64_t own = options.max_steps > 0 ? options.max_steps : kMostSteps;
+    int64_t& left = options.steps_left != nullptr ? *options.steps_left : own;
+    const int64_t steps = std::clamp<int64_t>(left, 0, own);
+    PlacementSearch search(graph, suffix, options, steps);
+    auto result = search.Run();
+    left -= steps - std::max<int64_t>(0, search.steps_left());
+    return WithProof(std::move(result), graph, ideals, options);
   }
   suffix.FindBounds(RoundPs(options.most_ms * kPsPerMs));
   const double best = suffix.BestBound();

@@ -44,6 +44,9 @@ struct SearchOptions {
   /// Ideals; steps: placements that are tried where links of machines couple stages.
   int max_ideals = 0;
   int64_t max_steps = 0;
+  /// Steps that all searches of a run may take yet, lowered by those that this one takes; null: no
+  /// more than its own limit. Once they are spent, a search returns what its bounds suggest.
+  int64_t* steps_left = nullptr;
 };
 
 struct SearchResult {

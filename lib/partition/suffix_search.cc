@@ -55,7 +55,13 @@ SuffixSearch::SuffixSearch(const CostGraph& graph, const Ideals& ideals,
   for (size_t level = 0; places_ && level + 1 < options.rule.levels.size(); ++level) {
     machine_ *= options.rule.levels[level].workers;
   }
-  known_costs_.resize(static_cast<size_t>(machine_) * 4);
+  known_costs_.resize(static_cast<size_t>((max_replicas_ + 1) * machine_) * 2);
+  if (options.memory_bytes) recompute_costs_.resize(known_costs_.size());
+  least_work_.assign(static_cast<size_t>(ideals.size()), 0);
+  for (int i = ideals.size(); i-- > 0;) {
+    least_work_[i] = ideals.compute_ps(i, options.rule.model);
+    if (i + 1 < ideals.size()) least_work_[i] = std::min(least_work_[i], least_work_[i + 1]);
+  }
   counted_ = options.memory_bytes || !options.replicas.empty() || !places_;
   MakeSlots();
 }
@@ -142,18 +148,33 @@ double SuffixSearch::CostPs(const StageSums& sums, int i, int j, int first, int 
 double SuffixSearch::KnownCostPs(const StageSums& sums, int i, int j, int first, int replicas,
                                  bool recompute, double limit) {
   const int end = first + replicas == workers_ ? 1 : 0;  // The last machine may be smaller.
-  const int at = (first % machine_ * 2 + end) * 2 + (recompute ? 1 : 0);
-  KnownCost& known = known_costs_[static_cast<size_t>(at)];
+  const int at = (replicas * machine_ + first % machine_) * 2 + end;
+  KnownCost& known = (recompute ? recompute_costs_ : known_costs_)[static_cast<size_t>(at)];
   const double speed = Slowest(first, replicas);
-  if (known.speed != speed) known = {speed, CostPs(sums, i, j, first, replicas, recompute, limit)};
+  if (known.stage != stage_ || known.speed != speed) {
+    known = {speed, CostPs(sums, i, j, first, replicas, recompute, limit), stage_};
+  }
   return known.ps;
+}
+
+// Of one replica within `limit`.
+double SuffixSearch::MostWork(double limit) const {
+  return (limit + 1) * (1 + kRounding) * fastest_;  // + 1: each cost is rounded.
+}
+
+int SuffixSearch::StageEnd(int i, double limit) const {
+  const auto before = static_cast<double>(ideals_.compute_ps(i, options_.rule.model));
+  const double most = before + MostWork(limit) * max_replicas_ * (1 + kRounding);
+  const auto end = std::upper_bound(least_work_.begin(), least_work_.end(), most,
+                                    [](double a, int64_t b) { return a < static_cast<double>(b); });
+  return static_cast<int>(end - least_work_.begin());
 }
 
 int SuffixSearch::FewestReplicas(int i, int j, double limit) const {
   const CostModel model = options_.rule.model;
   const auto work =
       static_cast<double>(ideals_.compute_ps(j, model) - ideals_.compute_ps(i, model));
-  const double most = (limit + 1) * (1 + kRounding) * fastest_;  // + 1: each cost is rounded.
+  const double most = MostWork(limit);
   if (work > most * max_replicas_) return max_replicas_ + 1;
   return std::max(1, static_cast<int>(std::ceil(work / most)));
 }
@@ -171,21 +192,62 @@ std::optional<SuffixSearch::Stage> SuffixSearch::StageOf(const StageSums& sums, 
   return Stage{std::max(border, CostPs(sums, i, j, first, replicas, recompute, kNever)), recompute};
 }
 
-// Where the workers before might do the layers of each ideal within `limit`.
-void SuffixSearch::FindReach(double limit) {
-  least_first_.assign(static_cast<size_t>(ideals_.size()), 0);
-  most_behind_.assign(static_cast<size_t>(ideals_.size()), workers_);
+// Where the workers before might do the layers of each ideal within `limit`: no fewer than by
+// their work, and by the best stages in front of it.
+void SuffixSearch::FindReach(double limit, const std::vector<int>& family) {
+  least_end_.assign(static_cast<size_t>(ideals_.size()), 0);
   const double slack = (limit + 1) * (1 + kRounding);  // + 1: each cost is rounded.
-  for (int i = 0; i < ideals_.size(); ++i) {
+  for (const int i : family) {
     const auto work = static_cast<double>(ideals_.compute_ps(i, options_.rule.model));
     double speed = 0;  // Of the first workers.
     int workers = 0;
     for (; workers < workers_ && work > slack * speed; ++workers) {
       speed += options_.rule.speeds.empty() ? 1 : options_.rule.speeds[workers];
     }
-    if (places_) least_first_[i] = workers;
-    if (!places_) most_behind_[i] = workers_ - workers;
+    least_end_[i] = workers;
   }
+  // What follows pays where there are many workers; sums between the order's ideals are cheap.
+  constexpr int kFewWorkers = 2, kSomeWorkers = 31;
+  const bool ordered =
+      std::all_of(family.begin(), family.end(), [&](int i) { return ideals_.IsPrefix(i); });
+  if (workers_ <= (ordered ? kFewWorkers : kSomeWorkers)) return;
+  std::vector<int> least(least_end_.size(), workers_ + 1);
+  least[family[0]] = 0;
+  for (size_t a = 0; a < family.size(); ++a) {
+    const int i = family[a];
+    least_end_[i] = std::max(least_end_[i], least[i]);
+    if (least_end_[i] >= workers_) continue;
+    const int end = StageEnd(i, limit);
+    for (size_t b = a + 1; b < family.size() && family[b] < end; ++b) {
+      const int j = family[b];
+      if (least[j] > least_end_[j]) least[j] = LeastEnd(i, j, limit, least[j]);
+    }
+  }
+}
+
+// At least as many workers, but at most `most`, are in front of ideal j if the layers behind i are
+// the last stage there.
+int SuffixSearch::LeastEnd(int i, int j, double limit, int most) const {
+  constexpr int kMostTries = 32;
+  const int begin = least_end_[i], fewest = FewestReplicas(i, j, limit);
+  if (fewest > max_replicas_ || begin + fewest >= most || !Allowed(i, j)) return most;
+  const bool last = j + 1 == ideals_.size();
+  if (!last && options_.rule.BorderPs(ideals_.crossing_bytes(j)) > limit) return most;
+  const StageSums sums = Sums(i, j);
+  int tries = 0;
+  const int last_end = places_ ? workers_ : begin + max_replicas_;
+  for (int end = begin + fewest; end < most && end <= last_end; ++end) {
+    // More replicas are slower only where they stand on more machines.
+    for (int m = std::min(end - begin, max_replicas_); m >= fewest; --m) {
+      const Fit fit = FitOf(sums, m);
+      const bool recompute = fit.plain < 1;
+      if (recompute && fit.recompute < 1) continue;
+      if (++tries > kMostTries) return end;
+      if (CostPs(sums, i, j, places_ ? end - m : 0, m, recompute, limit) <= limit) return end;
+      if (!places_) break;
+    }
+  }
+  return most;
 }
 
 // The bounds of `ideal` are final.
@@ -203,42 +265,58 @@ void SuffixSearch::CloseRows(int ideal, double limit) {
   }
 }
 
-// Calls use(slot with the stage, slot without it, replicas, stage) for every way to run the layers
-// between i and j as one stage before plans that are known to keep within `limit`.
-template <typename Use>
-void SuffixSearch::ForEachStage(int i, int j, double limit, const Use& use) {
+// Calls use(slot with the stage, slot without it, replicas, cost) for every way to run the layers
+// between i and j as one stage before plans that are known to keep within `limit`, if
+// worth(slot with the stage, slot without it, replicas). kBounds: only what lowers the bound of the
+// slot with the stage is asked for. With more replicas at a place the rest has fewer workers, so
+// where slots are places only, replicas end where the rest is the slower part.
+template <bool kBounds, typename Worth, typename Use>
+void SuffixSearch::ForEachStage(int i, int j, double limit, const Worth& worth, const Use& use) {
   const bool last = j + 1 == ideals_.size();
   const double border = last ? 0 : options_.rule.BorderPs(ideals_.crossing_bytes(j));
   if (border > limit || last_row_[j] < 0) return;
   const int fewest = FewestReplicas(i, j, limit);
   if (fewest > max_replicas_ || !ideals_.Within(i, j)) return;
+  const int most_behind = places_ ? workers_ : workers_ - least_end_[i];
   std::optional<StageSums> sums;  // Taken late: most pairs of ideals are no stage within the limit.
-  for (int m = fewest; m <= max_replicas_; ++m) {
-    std::fill(known_costs_.begin(), known_costs_.end(), KnownCost());
-    const int most_first = places_ ? last_row_[j] - m : 0;
-    const int counted = counted_ ? m : 0;
-    std::optional<Fit> fit;
-    for (int first = least_first_[i]; first <= most_first; ++first) {
+  const int last_first = places_ ? last_row_[j] - fewest : 0;
+  for (int first = places_ ? least_end_[i] : 0; first <= last_first; ++first) {
+    const int most = places_ ? std::min(max_replicas_, last_row_[j] - first) : max_replicas_;
+    const bool ends = kBounds && !counted_;
+    bool done = false;
+    int start = fewest;
+    if (ends) start = std::max(start, FewestReplicas(i, j, std::min(limit, bound(i, first))));
+    for (int m = start; m <= most && !done; ++m) {
+      const int counted = counted_ ? m : 0;
       const Row& row = RowOf(j, places_ ? first + m : 0);
       double ps[2] = {-1, -1};  // Without and with recomputation.
-      const int most_behind = std::min(row.high + counted, most_behind_[i]);
-      for (int behind = row.low + counted; behind <= most_behind; ++behind) {
+      const int high = std::min(row.high + counted, most_behind);
+      for (int behind = row.low + counted; behind <= high; ++behind) {
         const int without = Index({places_ ? first + m : 0, behind - counted});
         if (bounds_[At(j, without)] > limit) continue;
+        const int with = Index({first, behind});
+        if (!worth(with, without, m)) {
+          done = ends;
+          continue;
+        }
         if (!required_.empty() && required_[behind] != m) continue;
         if (!sums) {
           if (!Allowed(i, j)) return;
           sums = Sums(i, j);
           const Fit alone = FitOf(*sums, 1);  // More replicas only add the staging of all-reduces.
           if (std::max(alone.plain, alone.recompute) < 1) return;
+          fits_.assign(static_cast<size_t>(max_replicas_) + 1, std::nullopt);
+          ++stage_;
         }
+        std::optional<Fit>& fit = fits_[static_cast<size_t>(m)];
         if (!fit) fit = FitOf(*sums, m);
         const int depth = Depth(m, behind);
         const bool recompute = depth > fit->plain;
         if (recompute && depth > fit->recompute) continue;
         double& cost = ps[recompute];
         if (cost < 0) cost = std::max(border, KnownCostPs(*sums, i, j, first, m, recompute, limit));
-        if (cost <= limit) use(Index({first, behind}), without, m, cost);
+        if (cost <= limit) use(with, without, m, cost);
+        done = ends && cost <= bounds_[At(j, without)];
       }
     }
   }
@@ -289,19 +367,25 @@ void SuffixSearch::FillBounds(double limit, const std::vector<int>& family) {
   bounds_.assign(At(ideals_.size(), 0), kNever);
   rows_.assign(static_cast<size_t>(ideals_.size() * rows()), Row());
   last_row_.assign(static_cast<size_t>(ideals_.size()), -1);
-  FindReach(limit);
+  FindReach(limit, family);
   for (int s = 0; s < slots(); ++s) {
     if (slots_[s].behind == 0) bounds_[At(family.back(), s)] = 0;
   }
   CloseRows(family.back(), limit);
   for (size_t a = family.size() - 1; a-- > 0;) {
     const int i = family[a];
-    for (size_t b = a + 1; b < family.size(); ++b) {
+    const int end = StageEnd(i, limit);
+    for (size_t b = a + 1; b < family.size() && family[b] < end; ++b) {
       const int j = family[b];
-      ForEachStage(i, j, limit, [&](int with, int without, int, double ps) {
-        double& best = bounds_[At(i, with)];
-        best = std::min(best, std::max(ps, bounds_[At(j, without)]));
-      });
+      ForEachStage<true>(
+          i, j, limit,
+          [&](int with, int without, int) {
+            return bounds_[At(j, without)] < bounds_[At(i, with)];
+          },
+          [&](int with, int without, int, double ps) {
+            double& best = bounds_[At(i, with)];
+            best = std::min(best, std::max(ps, bounds_[At(j, without)]));
+          });
     }
     AllowIdle(bounds_, i);
     CloseRows(i, limit);
@@ -316,18 +400,26 @@ double SuffixSearch::BestBound() const {
 
 void SuffixSearch::FillCounts(double limit) {
   counts_.assign(At(ideals_.size(), 0), kNoPlan);
+  FindReach(limit, Everything());
   const int all = ideals_.size() - 1;
   for (int s = 0; s < slots(); ++s) {
     if (slots_[s].behind == 0) counts_[At(all, s)] = {0, 0};
   }
   for (int i = all - 1; i >= 0; --i) {
-    for (int j = i + 1; j <= all; ++j) {
-      ForEachStage(i, j, limit, [&](int with, int without, int m, double) {
+    const int end = StageEnd(i, limit);
+    for (int j = i + 1; j < end; ++j) {
+      const auto counts_with = [&](int without, int m) {
         const Counts after = counts_[At(j, without)];
-        if (after == kNoPlan) return;
-        Counts& best = counts_[At(i, with)];
-        best = std::min(best, Counts{after.first + m, after.second + 1});
-      });
+        return Counts{after.first + m, after.second + 1};  // More than kNoPlan where there is none.
+      };
+      ForEachStage<false>(
+          i, j, limit,
+          [&](int with, int without, int m) {
+            return counts_with(without, m) < counts_[At(i, with)];
+          },
+          [&](int with, int without, int m, double) {
+            counts_[At(i, with)] = counts_with(without, m);
+          });
     }
     AllowIdle(counts_, i);
   }
@@ -336,7 +428,8 @@ void SuffixSearch::FillCounts(double limit) {
 // The first stage, by the tie rule, of the plans with the counts of a slot.
 SuffixSearch::Choice SuffixSearch::FirstOf(int i, Slot slot, double limit) const {
   const Counts wanted = counts(i, Index(slot));
-  for (int j = i + 1; j < ideals_.size(); ++j) {
+  const int end = StageEnd(i, limit);
+  for (int j = i + 1; j < end; ++j) {
     if (!Allowed(i, j)) continue;
     const StageSums sums = Sums(i, j);
     for (int m = 1; m <= std::min(max_replicas_, wanted.first); ++m) {

@@ -64,6 +64,8 @@ class SuffixSearch {
   int last_first(int ideal) const { return last_row_[ideal]; }
   /// With fewer replicas the computation between two ideals alone surely takes more than `limit`.
   int FewestReplicas(int i, int j, double limit) const;
+  /// The first ideal from which on none can end a stage behind i: all have too much work for it.
+  int StageEnd(int i, double limit) const;
   /// Over all slots of ∅: the optimum, for several levels a bound.
   double BestBound() const;
   /// Fills counts(): the fewest workers, then stages, with no cost above `limit`. After FillBounds.
@@ -114,6 +116,7 @@ class SuffixSearch {
     return options_.one_in_flight || !counted_ ? 1 : (behind + replicas - 1) / replicas;
   }
   Fit FitOf(const StageSums& sums, int replicas) const;
+  double MostWork(double limit) const;
   double Slowest(int first, int replicas) const {
     return slowest_.empty() ? fastest_
                             : slowest_[static_cast<size_t>(first * (workers_ + 1) + replicas)];
@@ -128,10 +131,11 @@ class SuffixSearch {
   std::vector<int> Everything() const;
   std::vector<int> Thinned(int count) const;
   void FillBounds(double limit, const std::vector<int>& family);
-  void FindReach(double limit);
+  void FindReach(double limit, const std::vector<int>& family);
+  int LeastEnd(int i, int j, double limit, int most) const;
   void CloseRows(int ideal, double limit);
-  template <typename Use>
-  void ForEachStage(int i, int j, double limit, const Use& use);
+  template <bool kBounds, typename Worth, typename Use>
+  void ForEachStage(int i, int j, double limit, const Worth& worth, const Use& use);
   template <typename Value>
   void AllowIdle(std::vector<Value>& table, int ideal) const;
 
@@ -147,18 +151,21 @@ class SuffixSearch {
   std::vector<double> bounds_;   // [ideal][slot]
   // Where bounds_ are within the limit, for each ideal and `first`.
   std::vector<Row> rows_;
-  std::vector<int> last_row_;  // by ideal: the last `first` whose row is not empty
-  // By ideal, where the workers before may do its layers in time: the least `first` and the most
-  // `behind`.
-  std::vector<int> least_first_, most_behind_;
+  std::vector<int> last_row_;        // by ideal: the last `first` whose row is not empty
+  std::vector<int64_t> least_work_;  // By ideal: of it and all after it.
+  std::vector<int>
+      least_end_;  // By ideal: as many workers in front at least do its layers in time.
   std::vector<Counts> counts_;
-  // Costs of the stage and replicas at hand: a place is like others that lie alike in their
-  // machine.
+  // Costs of the stage at hand: a place is like others that lie alike in their machine.
   struct KnownCost {
     double speed = 0, ps = 0;
+    int64_t stage = 0;
   };
-  std::vector<KnownCost> known_costs_;
-  int machine_ = 1;  // Workers after which places are alike.
+  std::vector<KnownCost> known_costs_;      // [replicas][place][ends with the last worker]
+  std::vector<KnownCost> recompute_costs_;  // the same
+  std::vector<std::optional<Fit>> fits_;    // by replicas
+  int64_t stage_ = 0;                       // The one at hand.
+  int machine_ = 1;                         // Workers after which places are alike.
 };
 
 }  // namespace pd

@@ -314,6 +314,31 @@ TEST_CASE("a search cut short says so, with a bound that holds") {
   CHECK(inexact[1] > 10);
 }
 
+TEST_CASE("the searches of a run share their steps, and without any left still find a plan") {
+  std::mt19937 random(23);
+  int spent = 0;
+  for (int round = 0; round < 100; ++round) {
+    CAPTURE(round);
+    const CostGraph graph = MakeCostGraph(RandomLayers(random, 8, true, true));
+    SearchOptions options = RandomOptions(random, CostModel::kRuntime, kTwoLevels, 4);
+    const auto exact = FindBestPlan(graph, options);
+    int64_t left = 1'000'000;
+    options.steps_left = &left;
+    const auto counted = FindBestPlan(graph, options);
+    REQUIRE(counted.has_value() == exact.has_value());
+    if (!exact) continue;
+    CHECK(counted->stages == exact->stages);
+    if (left < 1'000'000) ++spent;
+    left = 0;
+    const auto found = FindBestPlan(graph, options);
+    REQUIRE(found.has_value());
+    CHECK(left == 0);
+    CHECK(found->lower_bound_ms <= exact->bottleneck_ms);
+    CHECK(found->bottleneck_ms >= exact->bottleneck_ms);
+  }
+  CHECK(spent > 50);
+}
+
 TEST_CASE("twice the same search gives the same plan") {
   std::mt19937 random(21);
   const CostGraph graph = MakeCostGraph(RandomLayers(random, 30, true));
