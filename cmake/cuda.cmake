@@ -2,16 +2,33 @@
 # makes the target pd_cuda_libraries: headers, and libraries unless emulated.
 #
 # Libraries in unusual places: -DCMAKE_PREFIX_PATH=…, -DCUDAToolkit_ROOT=…, -DCMAKE_CUDA_COMPILER=….
+# GPU architectures: PD_CUDA_ARCHITECTURES, else CMAKE_CUDA_ARCHITECTURES, else those below.
 
 set(PD_CUDA OFF)
 set(PD_CUDA_MISSING "")
-if(NOT PD_WITH_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
+string(TOUPPER "${PD_WITH_CUDA}" pd_with_cuda_word)
+if(pd_with_cuda_word MATCHES "^(ON|TRUE|YES|Y|1)$")
+  set(PD_WITH_CUDA ON)
+elseif(pd_with_cuda_word MATCHES "^(OFF|FALSE|NO|N|0)$")
+  set(PD_WITH_CUDA OFF)
+elseif(pd_with_cuda_word MATCHES "^(AUTO|EMULATED)$")
+  set(PD_WITH_CUDA ${pd_with_cuda_word})
+else()
   message(FATAL_ERROR "PD_WITH_CUDA: expected AUTO, ON, OFF or EMULATED, found ${PD_WITH_CUDA}")
 endif()
 
 if(PD_WITH_CUDA STREQUAL "AUTO" OR PD_WITH_CUDA STREQUAL "ON")
   if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER)
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  endif()
+  # Not cached, so that a later CMAKE_CUDA_ARCHITECTURES counts.
+  if(NOT DEFINED PD_CUDA_ARCHITECTURES AND DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(PD_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
+  elseif(NOT DEFINED PD_CUDA_ARCHITECTURES)
+    set(PD_CUDA_ARCHITECTURES "80-real;86-real;89-real;90-real;100-real;120")
+  endif()
+  if(PD_CUDA_ARCHITECTURES STREQUAL "")
+    message(FATAL_ERROR "PD_CUDA_ARCHITECTURES: expected GPU architectures, as 90 or 80-real;90, found none")
   endif()
   set(CMAKE_CUDA_ARCHITECTURES ${PD_CUDA_ARCHITECTURES})
   include(CheckLanguage)

@@ -101,10 +101,15 @@ void Run(const Flags& flags) {
   pd::BackendOptions wanted;
   wanted.threads = threads;
   wanted.tf32 = flags.tf32;
-  const auto backend = pd::MakeBackend(flags.device, wanted);
+  const auto [kind, broken] =
+      flags.device == "auto" ? pd::FindAutoDevice() : pd::AutoDevice{flags.device, {}};
+  const auto backend = pd::MakeBackend(kind, wanted);
   const std::string file = flags.model == "-" ? "standard input" : flags.model;
   const auto model = pd::Model::Parse(pd::JsonView::Parse(pd::ReadFile(flags.model), file));
-  if (flags.device == "auto" && !flags.quiet) pd::Log("device auto: {}", backend->kind());
+  if (flags.device == "auto" && !flags.quiet) {
+    pd::Log("device auto: {}{}{}", backend->kind(), broken.empty() ? "" : "; CUDA fails: ", broken);
+  }
+  if (flags.tf32 && !backend->on_device()) pd::Warn("{}", pd::kTf32WithoutGpu);
   if (!backend->on_device()) CheckThreads(threads, flags.quiet);
   pd::ProfileResult result;
   {

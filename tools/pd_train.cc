@@ -24,14 +24,19 @@ exit status: 0 done; 1 failed while running; 2 bad input or usage; 3 a target no
 int Train(const pd::TrainArguments& arguments) {
   pd::MpiSession session;
   pd::MpiTransport transport(session);
-  // The other ranks wait for this one: end them before anything unwinds.
-  const auto fail = [&](const std::exception& e) { session.Abort(pd::Complain(e)); };
+  // Other ranks would wait for this one: end them before anything unwinds.
+  const auto fail = [&](const std::exception& e) {
+    if (transport.size() == 1) return;
+    if (dynamic_cast<const pd::RankError*>(&e) != nullptr) pd::SetLogPrefix("pd-train");
+    session.Abort(pd::Complain(e));
+  };
   try {
     return pd::RunTraining(arguments, transport, fail);
   } catch (const pd::CollectiveError& e) {
     return transport.rank() == 0 ? pd::Complain(e) : pd::StatusOf(e);
   } catch (const std::exception& e) {
-    session.Abort(pd::Complain(e));
+    fail(e);
+    return pd::Complain(e);
   }
 }
 

@@ -63,6 +63,11 @@ class Backend {
   virtual std::string name() const = 0;       ///< For people: processor or GPU.
   virtual std::string libraries() const = 0;  ///< "oneDNN 2.6.3", …
   virtual int threads() const = 0;
+  /// Which one it is, for people: "cpu", "cuda:1 NVIDIA H200".
+  virtual std::string label() const { return std::string(kind()); }
+  /// The processor's instructions that kernels and layouts are chosen for, in the words of
+  /// oneDNN's DNNL_MAX_CPU_ISA; "" where it does not matter.
+  virtual std::string instructions() const { return {}; }
   /// Type of activations and parameters.
   virtual DType dtype() const { return DType::kF32; }
 
@@ -95,6 +100,9 @@ class Backend {
   virtual bool on_device() const { return false; }
   /// What tells one device of a machine from another (a GPU's PCI address); "" on host backends.
   virtual std::string device_id() const { return {}; }
+  /// The device's memory that this backend has allocated so far, for itself, for operations and for
+  /// Allocate's callers; 0 on host backends. What libraries take for themselves is not in it.
+  virtual size_t device_bytes() const { return 0; }
   /// Host memory for Transfer (pinned). Zeroed, 64-byte aligned.
   virtual Buffer AllocateStaging(size_t bytes) { return Allocate(bytes); }
   /// Queues a copy between staging and device memory; nothing where both are one.
@@ -112,8 +120,9 @@ class Backend {
   /// Between two records that were waited for.
   virtual double ElapsedMs(const Mark& from, const Mark& to) const;
 
-  // Each plan validates and chooses, or throws kDevice saying why it cannot. It never falls back in
-  // silence. The default refuses (RefuseLayer): a backend overrides what it has.
+  // Each plan validates and chooses, or throws kInvalidInput saying what this device cannot do. It
+  // never falls back in silence. The default refuses (RefuseLayer): a backend overrides what it
+  // has.
   virtual std::unique_ptr<Op> PlanConv2d(const Conv2dDesc&, const OpRequest&);
   virtual std::unique_ptr<Op> PlanLinear(const LinearDesc&, const OpRequest&);
   virtual std::unique_ptr<Op> PlanPool2d(const Pool2dDesc&, const OpRequest&);
@@ -158,9 +167,9 @@ struct BackendOptions {
 };
 
 /// Makes a backend for the calling thread.
-/// kind: "ref", "ref64" (double, for tests), "cpu", "timed" (timed/timed_backend.h), "cuda" (GPU
-/// local_rank modulo their number), "cuda:N", "auto" (a GPU where there is one, else cpu: kind()
-/// says what was taken). Refuses others, and a GPU where there is none, with the list.
+/// kind: "ref", "ref64" (double, for tests, not in lists), "cpu", "cuda" (GPU local_rank modulo
+/// their number), "cuda:N", "auto" (a GPU where there is one, else cpu: kind() says what was
+/// taken). Refuses others, and a GPU where there is none, with the list.
 std::unique_ptr<Backend> MakeBackend(std::string_view kind, const BackendOptions& options);
 inline std::unique_ptr<Backend> MakeBackend(std::string_view kind, int threads) {
   return MakeBackend(kind, BackendOptions{.threads = threads, .local_rank = 0});

@@ -18,6 +18,9 @@ struct Layout {
   size_t bytes =
       0;  ///< Memory needed; more than the elements when an inner layout pads (with zeros).
   std::shared_ptr<const void> inner = nullptr;  ///< The backend's own description; null when dense.
+  /// Of that description, 0 when dense: equal where every element has the same place in memory, in
+  /// other processes and on other machines too.
+  uint64_t inner_digest = 0;
 
   bool dense() const { return inner == nullptr; }
   /// Stored elements, padding included: what element-wise work on the raw memory runs over.

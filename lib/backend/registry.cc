@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/backend.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/timed/timed_backend.h"
@@ -32,10 +34,30 @@ constexpr Entry kEntries[] = {
 
 bool IsCuda(std::string_view kind) { return kind == "cuda" || kind.substr(0, 5) == "cuda:"; }
 
-/// For messages.
-std::string KnownKinds() {
-  std::string known = fmt::format("{}, timed", fmt::join(BackendKinds(), ", "));
-  return PD_WITH_CPU || WhyNoCuda().empty() ? "auto, " + known : known;
+/// For messages: what users may choose. ref64 is for tests.
+std::string KnownKinds(bool timed) {
+  std::vector<std::string_view> kinds = BackendKinds();
+  kinds.erase(std::remove(kinds.begin(), kinds.end(), "ref64"), kinds.end());
+  if (PD_WITH_CPU || WhyNoCuda().empty()) kinds.insert(kinds.begin(), "auto");
+  if (timed) kinds.emplace_back("timed");
+  return fmt::format("{}", fmt::join(kinds, ", "));
+}
+
+std::unique_ptr<Backend> Make(std::string_view kind, const BackendOptions& options, bool timed) {
+  const int threads = options.threads;
+  PD_REQUIRE(threads >= 1, "threads: expected 1 or more, found {}", threads);
+  if (kind == "auto") kind = FindAutoDevice().kind;
+  std::string why = kind == "auto" || IsCuda(kind) ? WhyNoCuda() : "";
+#if PD_WITH_CUDA
+  if (why.empty() && IsCuda(kind)) return MakeCudaBackend(kind, options);
+#endif
+  if (timed && kind == "timed") return MakeTimedBackend();
+  for (const Entry& entry : kEntries) {
+    if (entry.kind == kind) return entry.make(threads);
+  }
+  if (!why.empty()) why += "; ";
+  Throw(ErrorCode::kInvalidInput, "device \"{}\": {}expected one of {}", kind, why,
+        KnownKinds(timed));
 }
 
 }  // namespace
@@ -47,6 +69,16 @@ std::string WhyNoCuda() {
 #else
   return "this build has no CUDA backend";
 #endif
+}
+
+AutoDevice FindAutoDevice() {
+  AutoDevice found{.kind = PD_WITH_CPU ? "cpu" : "auto", .broken_cuda = {}};
+#if PD_WITH_CUDA
+  const CudaDevices devices = FindCudaDevices();
+  if (devices.count > 0) found.kind = "cuda";
+  if (devices.broken) found.broken_cuda = devices.reason;
+#endif
+  return found;
 }
 
 std::vector<std::string_view> BackendKinds() {
@@ -68,22 +100,11 @@ std::string BackendLibraries() {
 }
 
 std::unique_ptr<Backend> MakeBackend(std::string_view kind, const BackendOptions& options) {
-  const int threads = options.threads;
-  PD_REQUIRE(threads >= 1, "threads: expected 1 or more, found {}", threads);
-  std::string why = kind == "auto" || IsCuda(kind) ? WhyNoCuda() : "";
-#if PD_WITH_CUDA
-  if (why.empty() && kind == "auto") kind = "cuda";
-  if (why.empty() && IsCuda(kind)) return MakeCudaBackend(kind, options);
-#endif
-#if PD_WITH_CPU
-  if (kind == "auto") kind = "cpu";
-#endif
-  if (kind == "timed") return MakeTimedBackend();
-  for (const Entry& entry : kEntries) {
-    if (entry.kind == kind) return entry.make(threads);
-  }
-  if (!why.empty()) why += "; ";
-  Throw(ErrorCode::kInvalidInput, "device \"{}\": {}expected one of {}", kind, why, KnownKinds());
+  return Make(kind, options, false);
+}
+
+std::unique_ptr<Backend> MakeBackendOrTimed(std::string_view kind, const BackendOptions& options) {
+  return Make(kind, options, true);
 }
 
 }  // namespace pd

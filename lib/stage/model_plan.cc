@@ -1,6 +1,23 @@
 #include "stage/model_plan.h"
 
+#include <fmt/format.h>
+
+#include "base/error.h"
+
 namespace pd {
+namespace {
+
+std::unique_ptr<Op> PlanLayer(const Model& model, const Layer& layer, Backend& backend,
+                              const OpRequest& request, uint64_t seed) {
+  try {
+    return layer.Plan(backend, request, seed);
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("model \"{}\": layer \"{}\": {}", model.name(), layer.name(),
+                                      e.what()));
+  }
+}
+
+}  // namespace
 
 ModelPlan::ModelPlan(const Model& model, Backend& backend, int64_t batch, uint64_t seed,
                      const ModelPlan* parameters)
@@ -20,7 +37,7 @@ ModelPlan::ModelPlan(const Model& model, Backend& backend, int64_t batch, uint64
     for (const TensorId input : node.inputs) request.x.push_back(layouts_[input]);
     request.wants_dx = node.wants_dx;
     if (parameters != nullptr) request.params = parameters->op(l).info().params;
-    ops_.push_back(node.layer->Plan(backend, request, seed));
+    ops_.push_back(PlanLayer(model, *node.layer, backend, request, seed));
     layouts_.push_back(ops_.back()->info().y);
   }
 }

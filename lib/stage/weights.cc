@@ -1,7 +1,10 @@
 #include "stage/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/file.h"
 #include "stage/packer.h"
 
 namespace pd {
@@ -36,6 +39,19 @@ WeightLayout::WeightLayout(const Model& model, const ModelPlan& plan,
     }
     ranges_.push_back({begin, params_bytes_});
   }
+}
+
+uint64_t WeightLayout::Digest() const {
+  uint64_t digest = HashBytes(fmt::format("{} {}", params_bytes_, state_bytes_));
+  for (const std::vector<Entry>* entries : {&params_, &state_}) {
+    for (const Entry& e : *entries) {
+      digest = HashBytes(fmt::format("\n{} {} {} {} {} {:x}", e.name, e.offset, e.layout.bytes,
+                                     ToString(e.layout.dims), static_cast<int>(e.layout.dtype),
+                                     e.layout.inner_digest),
+                         digest);
+    }
+  }
+  return digest;
 }
 
 void WeightLayout::Initialise(const Model& model, Backend& backend, uint64_t seed,

@@ -39,6 +39,10 @@ class WeightLayout {
   /// Of the `i`-th layer of the stage; empty for a layer without parameters.
   Range range(size_t i) const { return ranges_[i]; }
 
+  /// Of every parameter's and state's name, place and order of elements: blocks of workers with
+  /// equal digests may be added up memory by memory.
+  uint64_t Digest() const;
+
   /// Writes the initial values, which depend on seed and names only, into two blocks.
   void Initialise(const Model& model, Backend& backend, uint64_t seed, std::byte* params,
                   std::byte* state) const;

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "backend/registry.h"
 #include "base/error.h"
 
 namespace pd {
@@ -38,59 +40,94 @@ std::vector<std::string> CostWarnings(const Agreement& agreement, const Backend&
   return warnings;
 }
 
-std::unique_ptr<Backend> MakeTrainingBackend(const TrainConfig& config, int local_rank) {
+std::unique_ptr<Backend> MakeTrainingBackend(const TrainConfig& config, int local_rank,
+                                             RankInfo& info) {
   BackendOptions options;
   options.threads = static_cast<int>(config.threads);
   options.local_rank = local_rank;
   options.tf32 = config.tf32;
-  auto backend = MakeBackend(config.device, options);
+  const auto [kind, broken_cuda] =
+      config.device == "auto" ? FindAutoDevice() : AutoDevice{config.device, {}};
+  auto backend = MakeBackendOrTimed(kind, options);
   PD_REQUIRE(backend->dtype() == DType::kF32, "--device: expected one that trains in f32, found {}",
              config.device);
+  info.device = std::string(backend->kind());
+  info.device_id = backend->device_id();
+  info.label = backend->label();
+  info.instructions = backend->instructions();
+  info.broken_cuda = broken_cuda;
+  info.threads = backend->threads();
   return backend;
 }
 
-void DescribeDevice(const Backend& backend, RankInfo& info) {
-  info.device = std::string(backend.kind());
-  info.device_id = backend.device_id();
-  if (backend.on_device()) info.device_name = backend.name();
-  info.threads = backend.threads();
+void CompareReplicas(const std::vector<RankInfo>& ranks) {
+  std::map<int, const RankInfo*> firsts;  // by stage
+  for (const RankInfo& r : ranks) {
+    if (r.stage < 0) continue;
+    const RankInfo& first = *firsts.emplace(r.stage, &r).first->second;
+    const bool one_kind = r.device == first.device;
+    if (one_kind && r.weights == first.weights) continue;
+    const auto describe = [](const RankInfo& rank) {
+      return fmt::format("rank {} on {} ({}{}{})", rank.rank, rank.host, rank.label,
+                         rank.instructions.empty() ? "" : " with ", rank.instructions);
+    };
+    const std::string replicas =
+        fmt::format("stage {}: expected replicas on like devices, found {} and {}", r.stage,
+                    describe(first), describe(r));
+    std::string help = "start all ranks with the same --device";
+    if (one_kind && r.instructions != first.instructions) {
+      help = fmt::format(
+          "they store weights in other orders; mpirun -x DNNL_MAX_CPU_ISA=…, with the lower of {} "
+          "and {}, makes them alike",
+          first.instructions, r.instructions);
+    } else if (one_kind) {
+      help = "they store weights in other orders; give all ranks the same libraries";
+    }
+    throw CollectiveError(ErrorCode::kInvalidInput, fmt::format("{}: {}", replicas, help));
+  }
 }
 
-std::vector<std::string> DeviceWarnings(const std::vector<RankInfo>& ranks) {
+std::vector<std::string> DeviceWarnings(const std::vector<RankInfo>& ranks, bool tf32) {
   std::map<std::pair<std::string, std::string>, std::vector<const RankInfo*>> sharers;
   for (const RankInfo& r : ranks) {
     if (!r.device_id.empty()) sharers[{r.machine, r.device_id}].push_back(&r);
   }
   std::vector<std::string> warnings;
+  if (tf32 && sharers.empty()) warnings.emplace_back(kTf32WithoutGpu);
   for (const auto& [device, sharing] : sharers) {
     if (sharing.size() == 1) continue;
     std::vector<int> numbers;
     for (const RankInfo* r : sharing) numbers.push_back(r->rank);
-    warnings.push_back(fmt::format(
-        "ranks {} on {} share one GPU, {} ({}): they wait for each other", fmt::join(numbers, ", "),
-        sharing[0]->host, sharing[0]->device_name, device.second));
+    warnings.push_back(
+        fmt::format("ranks {} on {} share one GPU, {} ({}): they wait for each other",
+                    fmt::join(numbers, ", "), sharing[0]->host, sharing[0]->label, device.second));
   }
   return warnings;
 }
 
-std::vector<std::string> DeviceNotes(const std::vector<RankInfo>& ranks, std::string_view device,
-                                     bool direct) {
-  std::vector<std::string> notes;
+std::vector<std::string> DeviceNotes(const std::vector<RankInfo>& ranks, std::string_view device) {
   std::set<std::string> taken;
-  bool any = false;
+  std::map<std::string, std::vector<int>> broken;  // ranks by reason
   for (const RankInfo& r : ranks) {
     if (r.stage < 0) continue;
     taken.insert(r.device);
-    any = any || !r.device_id.empty();
+    if (!r.broken_cuda.empty()) broken[r.broken_cuda].push_back(r.rank);
   }
-  if (device == "auto") {
-    notes.push_back(fmt::format("device auto: {}", fmt::join(taken, " and ")));
+  if (device != "auto") return {};
+  std::string note = fmt::format("device auto: {}", fmt::join(taken, " and "));
+  for (const auto& [reason, who] : broken) {
+    note += fmt::format("; rank{} {} cannot use CUDA: {}", who.size() == 1 ? "" : "s",
+                        fmt::join(who, ", "), reason);
   }
-  if (any) {
-    notes.push_back(direct ? "messages between stages: from and to GPU memory (CUDA-aware MPI)"
-                           : "messages between stages: through pinned host memory");
-  }
-  return notes;
+  return {note};
+}
+
+std::vector<std::string> MessageNotes(const std::vector<RankInfo>& ranks, bool direct) {
+  const bool any = std::any_of(ranks.begin(), ranks.end(),
+                               [](const RankInfo& r) { return !r.device_id.empty(); });
+  if (!any) return {};
+  return {direct ? "messages between stages: from and to GPU memory (CUDA-aware MPI)"
+                 : "messages between stages: through pinned host memory"};
 }
 
 }  // namespace pd

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -23,8 +25,11 @@ std::string RankInfo::Pack() const {
                {"cores", cores},
                {"host_cores", host_cores},
                {"machine", machine},
-               {"device_name", device_name},
+               {"label", label},
                {"device_id", device_id},
+               {"instructions", instructions},
+               {"broken_cuda", broken_cuda},
+               {"weights", weights},
                {"in_flight", in_flight},
                {"memory", memory_bytes}})
       .dump();
@@ -42,8 +47,11 @@ RankInfo RankInfo::Unpack(const std::string& text) {
   info.cores = j["cores"];
   info.host_cores = j["host_cores"];
   info.machine = j["machine"];
-  info.device_name = j["device_name"];
+  info.label = j["label"];
   info.device_id = j["device_id"];
+  info.instructions = j["instructions"];
+  info.broken_cuda = j["broken_cuda"];
+  info.weights = j["weights"];
   info.in_flight = j["in_flight"];
   info.memory_bytes = j["memory"];
   return info;
@@ -86,20 +94,21 @@ std::string LayerSpan(const StagePlan& stage) {
 }
 
 std::string StartTable(const Plan& plan, const std::vector<RankInfo>& ranks) {
+  size_t width = 18;
+  for (const RankInfo& r : ranks) width = std::max(width, r.label.size());
   std::string text =
-      fmt::format("{:>4}  {:<12} {:>5} {:>7}  {:>9}  {:>9}  {:>7}  {:<18} layers\n", "rank", "host",
-                  "stage", "replica", "in flight", "memory", "threads", "device");
+      fmt::format("{:>4}  {:<12} {:>5} {:>7}  {:>9}  {:>9}  {:>7}  {:<{}} layers\n", "rank", "host",
+                  "stage", "replica", "in flight", "memory", "threads", "device", width);
   for (const RankInfo& r : ranks) {
     if (r.stage < 0) {
       text += fmt::format("{:>4}  {:<12} {:>5}\n", r.rank, r.host, "idle");
       continue;
     }
     text += fmt::format(
-        "{:>4}  {:<12} {:>5} {:>7}  {:>9}  {:>9}  {:>3} of {:<2} {:<18} {}\n", r.rank, r.host,
+        "{:>4}  {:<12} {:>5} {:>7}  {:>9}  {:>9}  {:>3} of {:<2} {:<{}} {}\n", r.rank, r.host,
         r.stage, r.replica, r.in_flight,
         r.device == "timed" ? "-" : FormatBytes(static_cast<double>(r.memory_bytes)), r.threads,
-        r.cores, r.device_name.empty() ? r.device : r.device + " " + r.device_name,
-        LayerSpan(plan.stages[static_cast<size_t>(r.stage)]));
+        r.cores, r.label, width, LayerSpan(plan.stages[static_cast<size_t>(r.stage)]));
   }
   text.pop_back();
   return text;

@@ -14,12 +14,16 @@ namespace pd {
 struct RankInfo {
   int rank = 0, stage = -1, replica = 0;
   std::string host, device;
-  std::string machine;                 ///< MachineId: virtual hosts share one.
-  std::string device_name, device_id;  ///< Of a GPU: for people; the same for one GPU's ranks.
+  std::string machine;       ///< MachineId: virtual hosts share one.
+  std::string label;         ///< Of the device, for people.
+  std::string device_id;     ///< Of a GPU: the same for one GPU's ranks.
+  std::string instructions;  ///< Backend::instructions.
+  std::string broken_cuda;   ///< AutoDevice::broken_cuda.
+  std::string weights;       ///< Digest of how the stage's weights lie in memory.
   int threads = 1;
   int cores = 1, host_cores = 1;  ///< That the process may use; that the host has.
   int in_flight = 0;
-  int64_t memory_bytes = 0;
+  int64_t memory_bytes = 0;  ///< For training; on a GPU all that the backend takes of its memory.
 
   std::string Pack() const;
   static RankInfo Unpack(const std::string& text);
@@ -31,7 +35,8 @@ struct RankTotals {
   int rank = 0, stage = -1;
   double compute_ms = 0, idle_ms = 0;
   int64_t bytes_sent = 0, bytes_received = 0;
-  /// Of the process: what it takes beside the memory for training, and at most.
+  /// Of the process, or on a GPU what the backend has of its memory: beside the memory for
+  /// training, and at most.
   int64_t base_memory_bytes = 0, peak_memory_bytes = 0;
 
   std::string Pack() const;

@@ -28,14 +28,13 @@ void CompareHellos(const std::vector<std::string>& hellos) {
   for (size_t r = 1; r < hellos.size(); ++r) {
     const Json other = Json::parse(hellos[r]);
     for (const auto& [key, what] :
-         {std::pair("binary", "program"), std::pair("arguments", "arguments")}) {
+         {std::pair("binary", "another program"), std::pair("arguments", "other arguments")}) {
       if (other[key] == first[key]) continue;
       throw CollectiveError(
           ErrorCode::kInvalidInput,
-          fmt::format(
-              "rank {} on {} was started with another {} than rank 0 on {} (digests {} and {})", r,
-              other["host"].get<std::string>(), what, first["host"].get<std::string>(),
-              other[key].get<std::string>(), first[key].get<std::string>()));
+          fmt::format("rank {} on {} was started with {} than rank 0 on {} (digests {} and {})", r,
+                      other["host"].get<std::string>(), what, first["host"].get<std::string>(),
+                      other[key].get<std::string>(), first[key].get<std::string>()));
     }
   }
 }
@@ -107,12 +106,14 @@ std::vector<std::string> Together(Comm& comm, const std::function<std::string()>
   std::string mine;
   try {
     mine = fmt::format("={}", work());
+  } catch (const RankError& e) {
+    mine = fmt::format("{}!{}", static_cast<int>(e.code()), e.what());
   } catch (const Error& e) {
-    mine = fmt::format("{}{}", static_cast<int>(e.code()), e.what());
+    mine = fmt::format("{}:{}", static_cast<int>(e.code()), e.what());
   } catch (const std::bad_alloc&) {
-    mine = fmt::format("{}out of memory", static_cast<int>(ErrorCode::kDevice));
+    mine = fmt::format("{}:out of memory", static_cast<int>(ErrorCode::kDevice));
   } catch (const std::exception& e) {
-    mine = fmt::format("{}{}", static_cast<int>(ErrorCode::kDevice), e.what());
+    mine = fmt::format("{}:{}", static_cast<int>(ErrorCode::kDevice), e.what());
   }
   std::vector<std::string> all = comm.GatherAll(mine);
   for (size_t r = 0; r < all.size(); ++r) {
@@ -121,8 +122,9 @@ std::vector<std::string> Together(Comm& comm, const std::function<std::string()>
       continue;
     }
     const auto code = static_cast<ErrorCode>(all[r][0] - '0');
-    const std::string_view text = std::string_view(all[r]).substr(1);
-    throw CollectiveError(code, r == 0 ? std::string(text) : fmt::format("rank {}: {}", r, text));
+    const std::string_view text = std::string_view(all[r]).substr(2);
+    const bool named = r == 0 || all[r][1] == '!';
+    throw CollectiveError(code, named ? std::string(text) : fmt::format("rank {}: {}", r, text));
   }
   return all;
 }
@@ -147,6 +149,33 @@ Agreement AgreeAtStart(const TrainArguments& arguments, Comm& comm, const std::s
   Agreement agreement = Parse(text["plan"], text["name"], text["config"], arguments.config);
   for (const std::string& each : hellos) agreement.hosts.push_back(Json::parse(each)["host"]);
   return agreement;
+}
+
+Cut CutOf(const Agreement& agreement) {
+  std::vector<std::vector<std::string>> stages;
+  for (const StagePlan& stage : agreement.plan.stages) stages.push_back(stage.layers);
+  return MakeCut(*agreement.model, stages);
+}
+
+PipelineSpec MakeSpec(const Agreement& agreement, const Cut& cut) {
+  PipelineSpec spec;
+  spec.model = agreement.model.get();
+  spec.cut = &cut;
+  for (size_t s = 0; s < agreement.plan.stages.size(); ++s) {
+    const StagePlan& stage = agreement.plan.stages[s];
+    spec.shape.stages.push_back({.replicas = static_cast<int>(stage.workers.size()),
+                                 .in_flight = agreement.plan.in_flight(static_cast<int>(s))});
+    spec.ranks.push_back(stage.workers);
+    spec.recompute.push_back(stage.recompute);
+  }
+  const std::optional<Cluster>& cluster = agreement.plan.cluster;
+  if (cluster) spec.machine_ranks = cluster->machine_workers();
+  spec.schedule = agreement.plan.schedule;
+  spec.batch_size = agreement.plan.batch_size;
+  spec.seed = static_cast<uint64_t>(agreement.config.seed);
+  spec.momentum = agreement.config.momentum;
+  spec.weight_decay = agreement.config.weight_decay;
+  return spec;
 }
 
 std::optional<std::pair<int, int>> RoleOf(const Plan& plan, int rank) {

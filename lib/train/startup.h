@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "model/model.h"
 #include "pipeline/comm.h"
+#include "pipeline/stage_setup.h"
 #include "plan/plan.h"
 #include "train/config.h"
 
@@ -17,6 +18,12 @@ namespace pd {
 
 /// An error that every rank knows: rank 0 says it, and all end in order with the same status.
 class CollectiveError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// An error whose words say which rank it is of: "rank 1 (host, cuda:0 NAME): …".
+class RankError : public Error {
  public:
   using Error::Error;
 };
@@ -48,6 +55,10 @@ Agreement AgreeAtStart(const TrainArguments& arguments, Comm& comm, const std::s
 
 /// Reads plan and config without other ranks (rank 0's part, and --check).
 Agreement ReadArguments(const TrainArguments& arguments);
+
+/// The plan's cut of the model, and what the workers' parts are made of; `cut` outlives it.
+Cut CutOf(const Agreement& agreement);
+PipelineSpec MakeSpec(const Agreement& agreement, const Cut& cut);
 
 /// The stage and replica of `rank` in the plan, or nothing for an idle one.
 std::optional<std::pair<int, int>> RoleOf(const Plan& plan, int rank);

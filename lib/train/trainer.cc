@@ -28,33 +28,6 @@ using Json = nlohmann::ordered_json;
 constexpr int kReadAhead = 3;
 constexpr size_t kTraceSlices = 1 << 18;
 
-PipelineSpec MakeSpec(const Agreement& agreement, const Cut& cut) {
-  PipelineSpec spec;
-  spec.model = agreement.model.get();
-  spec.cut = &cut;
-  for (size_t s = 0; s < agreement.plan.stages.size(); ++s) {
-    const StagePlan& stage = agreement.plan.stages[s];
-    spec.shape.stages.push_back({.replicas = static_cast<int>(stage.workers.size()),
-                                 .in_flight = agreement.plan.in_flight(static_cast<int>(s))});
-    spec.ranks.push_back(stage.workers);
-    spec.recompute.push_back(stage.recompute);
-  }
-  const std::optional<Cluster>& cluster = agreement.plan.cluster;
-  if (cluster) spec.machine_ranks = cluster->machine_workers();
-  spec.schedule = agreement.plan.schedule;
-  spec.batch_size = agreement.plan.batch_size;
-  spec.seed = static_cast<uint64_t>(agreement.config.seed);
-  spec.momentum = agreement.config.momentum;
-  spec.weight_decay = agreement.config.weight_decay;
-  return spec;
-}
-
-Cut CutOf(const Agreement& agreement) {
-  std::vector<std::vector<std::string>> stages;
-  for (const StagePlan& stage : agreement.plan.stages) stages.push_back(stage.layers);
-  return MakeCut(*agreement.model, stages);
-}
-
 // The data set of a run as every rank needs to know it.
 struct DataInfo {
   int64_t train = 0, test = 0;
@@ -76,13 +49,7 @@ class Run {
 
   int Execute(const std::function<void(const std::exception&)>& on_failure) {
     try {
-      CheckWorld();
-      OpenTheData();
-      TakeDevices();
-      TakeMemory();
-      Announce();
-      for (epoch_ = 0; epoch_ < config_.epochs && !reached_; ++epoch_) TrainEpoch();
-      return Finish();
+      return OnDevice([this] { return Train(); });
     } catch (const CollectiveError&) {
       comm_.Stop();  // before the memory that messages arrive in goes away
       throw;
@@ -99,6 +66,26 @@ class Run {
     return (epoch_samples_ + spec_.batch_size - 1) / spec_.batch_size;
   }
 
+  // In a job of several ranks an error of this rank's device says whose it is.
+  template <typename F>
+  auto OnDevice(F work) -> decltype(work()) {
+    try {
+      return work();
+    } catch (const CollectiveError&) {
+      throw;
+    } catch (const Error& e) {
+      // A device that cannot be had may be named wrongly: then rank 0 speaks for all.
+      const bool local =
+          e.code() == ErrorCode::kDevice || (backend_ == nullptr && comm_.rank() > 0);
+      if (!role_ || comm_.size() == 1 || !local) throw;
+      throw RankError(e.code(),
+                      fmt::format("rank {} ({}, {}): {}", comm_.rank(),
+                                  agreement_.hosts[static_cast<size_t>(comm_.rank())],
+                                  backend_ ? backend_->label() : config_.device, e.what()));
+    }
+  }
+
+  int Train();
   void CheckWorld() const;
   void OpenTheData();
   void TakeDevices();
@@ -132,6 +119,7 @@ class Run {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<CheckpointWriter> checkpoints_;
+  RankInfo info_;  // of this one
   std::vector<RankInfo> ranks_;
 
   // Training so far, the same on every rank.
@@ -157,6 +145,16 @@ class Run {
   int64_t metrics_minibatch_ = 0, logged_ns_ = 0;
   SteadyTimer steady_;
 };
+
+int Run::Train() {
+  CheckWorld();
+  OpenTheData();
+  TakeDevices();
+  TakeMemory();
+  Announce();
+  for (epoch_ = 0; epoch_ < config_.epochs && !reached_; ++epoch_) TrainEpoch();
+  return Finish();
+}
 
 void Run::CheckWorld() const {
   const int needed = agreement_.plan.world_size();
@@ -228,41 +226,44 @@ void Run::TakeDevices() {
       std::count(machines.begin(), machines.begin() + comm_.rank(), machines[me]);
   const std::vector<std::string> direct = Together(comm_, [&] {
     if (!role_) return "yes";
-    backend_ = MakeTrainingBackend(config_, static_cast<int>(local_rank));
+    OnDevice([&] { backend_ = MakeTrainingBackend(config_, static_cast<int>(local_rank), info_); });
     return backend_->on_device() && comm_.takes_device_memory() ? "yes" : "no";
   });
   spec_.direct_messages = std::count(direct.begin(), direct.end(), "no") == 0;
 }
 
 void Run::TakeMemory() {
-  RankInfo info;
-  info.rank = comm_.rank();
-  info.host = agreement_.hosts[static_cast<size_t>(comm_.rank())];
+  info_.rank = comm_.rank();
+  info_.host = agreement_.hosts[static_cast<size_t>(comm_.rank())];
   const std::vector<std::string> all = Together(comm_, [&] {
-    if (!role_) return info.Pack();
-    info.cores = UsableCores();
-    info.host_cores = HostCores();
-    info.machine = MachineId();
-    worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
+    if (!role_) return info_.Pack();
+    info_.cores = UsableCores();
+    info_.host_cores = HostCores();
+    info_.machine = MachineId();
+    OnDevice([&] {
+      worker_ = std::make_unique<Worker>(spec_, *backend_, comm_, role_->first, role_->second);
+    });
     if (role_->first == 0) {
       train_loader_ = std::make_unique<Loader>(*source_.train, spec_.batch_size, kReadAhead,
                                                source_.decode_threads);
       test_loader_ = std::make_unique<Loader>(*source_.test, spec_.batch_size, kReadAhead,
                                               source_.decode_threads);
     }
-    info.stage = role_->first;
-    info.replica = role_->second;
-    DescribeDevice(*backend_, info);
-    info.in_flight = spec_.shape.stages[static_cast<size_t>(role_->first)].in_flight;
-    info.memory_bytes = static_cast<int64_t>(worker_->setup().Memory(spec_).of_backend());
-    return info.Pack();
+    info_.stage = role_->first;
+    info_.replica = role_->second;
+    info_.weights = fmt::format("{:016x}", worker_->setup().weights().Digest());
+    info_.in_flight = spec_.shape.stages[static_cast<size_t>(role_->first)].in_flight;
+    const auto training = static_cast<int64_t>(worker_->setup().Memory(spec_).of_backend());
+    info_.memory_bytes =
+        backend_->on_device() ? static_cast<int64_t>(backend_->device_bytes()) : training;
+    // Libraries, kernels compiled and samples read, and what training has taken; or of the device.
+    base_memory_bytes_ = backend_->on_device() ? info_.memory_bytes : ResidentMemoryBytes();
+    if (!IsRehearsal()) base_memory_bytes_ -= training;
+    return info_.Pack();
   });
-  // Libraries, kernels compiled and samples read; on a host also what training has taken.
-  base_memory_bytes_ = ResidentMemoryBytes();
-  if (worker_ && !backend_->on_device() && !IsRehearsal()) {
-    base_memory_bytes_ -= info.memory_bytes;
-  }
+  if (!role_) base_memory_bytes_ = ResidentMemoryBytes();
   for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
+  CompareReplicas(ranks_);
   // From here on every wait is for another worker's step, or on rank 0 for a loss. Another idle
   // rank waits for whole epochs; the others notice when one of them is gone.
   comm_.SetRole(ranks_[static_cast<size_t>(comm_.rank())].Role());
@@ -324,10 +325,9 @@ void Run::Announce() {
     Log("stage {}: effective batch {}, learning rate {}", s, replicas * spec_.batch_size,
         config_.lr * (config_.lr_scaling == "linear" ? replicas : 1));
   }
-  for (const std::string& note : DeviceNotes(ranks_, config_.device, spec_.direct_messages)) {
-    Log("{}", note);
-  }
-  for (const std::string& warning : DeviceWarnings(ranks_)) Warn("{}", warning);
+  for (const std::string& note : DeviceNotes(ranks_, config_.device)) Log("{}", note);
+  for (const std::string& note : MessageNotes(ranks_, spec_.direct_messages)) Log("{}", note);
+  for (const std::string& warning : DeviceWarnings(ranks_, config_.tf32)) Warn("{}", warning);
   for (const std::string& warning : ThreadWarnings(ranks_)) Warn("{}", warning);
   if (backend_ == nullptr) return;  // an idle rank 0 knows no device
   for (const std::string& warning : CostWarnings(agreement_, *backend_)) Warn("{}", warning);
@@ -503,7 +503,9 @@ RankTotals Run::Totals() const {
   totals.rank = comm_.rank();
   totals.stage = role_ ? role_->first : -1;
   totals.base_memory_bytes = base_memory_bytes_;
-  totals.peak_memory_bytes = PeakMemoryBytes();
+  totals.peak_memory_bytes = backend_ && backend_->on_device()
+                                 ? static_cast<int64_t>(backend_->device_bytes())
+                                 : PeakMemoryBytes();
   return totals;
 }
 
@@ -562,37 +564,6 @@ void Run::ReportEnd(const std::vector<std::string>& packed) {
 int RunTraining(const TrainArguments& arguments, Transport& transport,
                 const std::function<void(const std::exception&)>& on_failure) {
   return Run(arguments, transport).Execute(on_failure);
-}
-
-void CheckPlan(const TrainArguments& arguments) {
-  const Agreement agreement = ReadArguments(arguments);
-  const Cut cut = CutOf(agreement);
-  const PipelineSpec spec = MakeSpec(agreement, cut);
-  const std::unique_ptr<Backend> backend = MakeTrainingBackend(agreement.config, 0);
-  std::vector<int64_t> memory;  // of a worker of each stage
-  memory.reserve(static_cast<size_t>(cut.num_stages()));
-  for (int s = 0; s < cut.num_stages(); ++s) {
-    memory.push_back(static_cast<int64_t>(StageSetup(spec, *backend, s).Memory(spec).of_backend()));
-  }
-  std::vector<RankInfo> ranks;
-  for (int rank = 0; rank < agreement.plan.world_size(); ++rank) {
-    RankInfo info;
-    info.rank = rank;
-    info.host = "-";
-    if (const auto role = RoleOf(agreement.plan, rank)) {
-      info.stage = role->first;
-      info.replica = role->second;
-      DescribeDevice(*backend, info);
-      info.cores = UsableCores();
-      info.host_cores = HostCores();
-      info.in_flight = spec.shape.stages[static_cast<size_t>(role->first)].in_flight;
-      info.memory_bytes = memory[static_cast<size_t>(role->first)];
-    }
-    ranks.push_back(info);
-  }
-  Log("{}: the plan is valid; run it with mpirun -np {}\n{}", arguments.plan,
-      agreement.plan.world_size(), StartTable(agreement.plan, ranks));
-  for (const std::string& warning : CostWarnings(agreement, *backend)) Warn("{}", warning);
 }
 
 }  // namespace pd

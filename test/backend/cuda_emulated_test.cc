@@ -94,6 +94,50 @@ TEST_CASE("too little memory of the device is an error that names the bytes want
   cuda_emulator::Reset();
 }
 
+// The emulated cuDNN's algorithms come largest workspace first, and one kind of algorithm takes a
+// few bytes more or less in each pass. So ever smaller limits let one pass after another find room.
+TEST_CASE("a convolution's workspace holds whichever of its passes needs the most", "[cuda]") {
+  const std::string layers =
+      R"([{"name":"c","type":"conv2d","out_channels":3,"kernel":2,"bias":false}])";
+  const Tensor x = Random({8, 2, 6, 6}, 1);
+  const Tensor dy = Random({8, 3, 5, 5}, 2);
+  OpRequest request;
+  request.x.push_back(DenseLayout(x.shape, DType::kF32));
+  std::vector<Tensor> first;
+  size_t limit = size_t{1} << 20;
+  int by_data = 0, by_others = 0;
+  while (true) {
+    INFO("limit " << limit);
+    const auto backend =
+        MakeBackend("cuda", BackendOptions{.threads = 1, .workspace_limit_bytes = limit});
+    const auto needed = [&](bool wants_dx) {
+      request.wants_dx.assign(1, wants_dx);
+      const Conv2dDesc desc{.out_channels = 3, .kernel = {2, 2}, .bias = false};
+      return backend->PlanConv2d(desc, request)->info().workspace_bytes;
+    };
+    size_t bytes = 0;
+    try {
+      bytes = needed(true);
+    } catch (const Error&) {
+      break;  // no algorithm is left
+    }
+    REQUIRE(bytes > 0);
+    ++(bytes > needed(false) ? by_data : by_others);
+    Graph graph(*backend, layers, {x});
+    Graph::Slot* slot = graph.MakeSlot();
+    graph.Forward(slot, {x});
+    graph.Backward(slot, dy);
+    const std::vector<Tensor> all = {graph.Output(slot), graph.InputGradient(slot, 0),
+                                     graph.ParamGradient(slot, "c.weight")};
+    if (first.empty()) first = all;
+    for (size_t i = 0; i < all.size(); ++i) CheckClose(all[i], first[i], 1e-5, 1e-5, "result");
+    limit = bytes - 1;
+  }
+  CHECK(by_data > 0);
+  CHECK(by_others > 1);
+  CHECK(cuda_emulator::TakeMisuses() == std::vector<std::string>{});
+}
+
 TEST_CASE("local ranks take the devices in turn, and cuda:N takes the N-th", "[cuda]") {
   cuda_emulator::SetDeviceCount(2);
   const auto id = [](const char* kind, int local_rank) {
@@ -105,6 +149,8 @@ TEST_CASE("local ranks take the devices in turn, and cuda:N takes the N-th", "[c
   CHECK(id("cuda:1", 0) == id("cuda", 1));
   CHECK_THAT(ErrorOf([&] { id("cuda:2", 0); }),
              ContainsSubstring("\"cuda:2\": expected cuda:N with N from 0 to 1"));
+  cuda_emulator::SetDeviceCount(1);
+  CHECK_THAT(ErrorOf([&] { id("cuda:1", 0); }), ContainsSubstring("\"cuda:1\": expected cuda:0,"));
   cuda_emulator::SetDeviceCount(0);
   CHECK_THAT(ErrorOf([&] { id("cuda", 0); }), ContainsSubstring("no CUDA device"));
   cuda_emulator::Reset();

@@ -32,7 +32,7 @@ TEST_CASE("a convolution keeps to the workspace limit, or is refused with it", "
       CHECK(op->info().workspace_bytes <= limit);
     } catch (const Error& error) {
       CHECK(limit < size_t{1} << 30);
-      CHECK(error.code() == ErrorCode::kDevice);
+      CHECK(error.code() == ErrorCode::kInvalidInput);
       CHECK_THAT(error.what(), ContainsSubstring(std::to_string(limit) + " bytes of workspace"));
     }
   }
@@ -96,7 +96,7 @@ TEST_CASE("attention keeps to the workspace limit, with the same results, or is 
   }
   const auto backend =
       MakeBackend("cuda", BackendOptions{.threads = 1, .workspace_limit_bytes = 199});
-  CHECK_THAT(ErrorOf([&] { Graph(*backend, layers, {x}); }, ErrorCode::kDevice),
+  CHECK_THAT(ErrorOf([&] { Graph(*backend, layers, {x}); }, ErrorCode::kInvalidInput),
              ContainsSubstring("200 of 199 bytes of workspace"));
 }
 
@@ -140,9 +140,10 @@ TEST_CASE("what cuDNN cannot do is refused when it is planned, saying why", "[cu
   request.x.push_back(DenseLayout({2, 20, 3, 3}, DType::kF32));
   request.wants_dx.push_back(true);
   const auto refusal = [&](const LrnDesc& desc) {
-    return ErrorOf([&] { backend->PlanLrn(desc, request); }, ErrorCode::kDevice);
+    return ErrorOf([&] { backend->PlanLrn(desc, request); }, ErrorCode::kInvalidInput);
   };
-  CHECK_THAT(refusal({.size = 17}), ContainsSubstring("size is 17"));
+  CHECK_THAT(refusal({.size = 17}),
+             ContainsSubstring("size is 17") && ContainsSubstring("at most 15"));
   CHECK_THAT(refusal({.size = 4}), ContainsSubstring("size is 4"));
   CHECK_THAT(refusal({.beta = 0}), ContainsSubstring("beta is 0"));
   CHECK_THAT(refusal({.k = 0}), ContainsSubstring("k is 0"));

@@ -54,6 +54,23 @@ TEST_CASE("twenty orders of an emulated GPU's work train as the serial run on it
   }
 }
 
+// Two minibatches in flight share one arena there.
+TEST_CASE("a stage with losses that recomputes on an emulated GPU trains as the serial run") {
+  for (const NamedCase& named : OracleCases("cuda")) {
+    if (named.name != "1-1 deeper") continue;
+    Scenario scenario{named.name, named.c, nullptr, {}};
+    scenario.c.segments = {7 * 4 - 1};
+    scenario.c.evaluations = {};
+    scenario.c.recompute = {true, true};
+    cuda_emulator::SetSchedule({});
+    scenario.wanted = TrainSerially(scenario.c, OracleData());
+    for (const DeviceOrder& order : Orders()) {
+      INFO(order.name);
+      CHECK(Fault(scenario, order) == "");
+    }
+  }
+}
+
 TEST_CASE("messages from and to an emulated GPU's memory train the same") {
   for (const Scenario& scenario : EdgeScenarios("cuda", CopyAnywhere)) {
     if (scenario.copy == nullptr) continue;

@@ -2,7 +2,10 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "data/loader.h"
+#include "pipeline/deferred_backend.h"
 #include "pipeline/pipelined.h"
+#include "pipeline/session.h"
 #include "support/catch.h"
 #include "support/error_of.h"
 
@@ -157,6 +160,33 @@ TEST_CASE(
       CHECK_THAT(ErrorOf([&] { TrainOnThreads(c, data); }, ErrorCode::kInternal),
                  ContainsSubstring("the loss \"aux\" is not finite at minibatch 1"));
     }
+  }
+}
+
+// Nothing but the look at the losses waits for them: the device brings them long after the rest.
+TEST_CASE("a segment whose last loss is not finite ends with that error, however late it comes") {
+  const Sequences data(4);
+  TrainingCase c = Base("ref");
+  c.model = TwoLosses(R"(,"init":{"weight":{"uniform":1e30}})");
+  c.segments = {4};
+  c.evaluations = {};
+  for (const bool training : {true, false}) {
+    INFO("training " << training);
+    std::string error;
+    OnThreads(1, [&](Transport& transport) {
+      const DeferredPolicy late{.order = {Queue::kCompute, Queue::kUpload, Queue::kDownload},
+                                .last_patience_us = 200'000};
+      Session session(c, transport, std::make_unique<DeferredBackend>(MakeBackend("ref", 1), late));
+      Loader loader(data, c.batch_size, 2);
+      loader.Start({0, 1, 2, 3}, 0, 0, 1, 1);
+      Segment segment;
+      segment.training = training;
+      segment.samples = 4;
+      segment.loader = &loader;
+      segment.lr = [&c](int64_t b) { return RateOf(c, b); };
+      error = ErrorOf([&] { session.worker().Run(segment); }, ErrorCode::kInternal);
+    });
+    CHECK_THAT(error, ContainsSubstring("loss \"aux\" is not finite at minibatch 1"));
   }
 }
 

@@ -16,7 +16,7 @@ int cuInit(unsigned) { return 0; }
 int cuDeviceGetCount(int* count) { *count = std::atoi(std::getenv("GPUS")); return 0; }
 int cuDeviceGet(int* device, int) { *device = 0; return 0; }
 int cuDeviceGetName(char* name, int, int) { std::strcpy(name, "Stand-in"); return 0; }
-int cuDeviceTotalMem_v2(unsigned long* bytes, int) { *bytes = 1 << 30; return 0; }
+int cuDeviceTotalMem_v2(unsigned long* bytes, int) { *bytes = std::atoll(std::getenv("GPU_MEMORY")); return 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int) { *value = attribute == 75 ? 9 : 0; return 0; }
 int cuDriverGetVersion(int* version) { *version = 13010; return 0; }
 }
@@ -69,13 +69,13 @@ class GpuCheckTest(ScriptTest):
         for name, text in (("bin/cmake", CMAKE), ("bin/ctest", CTEST), ("bin/mpirun", MPIRUN),
                            ("build/backend_test", "#!/bin/sh\n$BACKEND_TEST\n"), ("build/step_bench", BENCH),
                            ("build/bin/pd-train", "#!/bin/sh\necho pd-train 0\n"),
-                           ("build/bin/pd-profile", "#!/bin/sh\n")):
+                           ("build/bin/pd-profile", "#!/bin/sh\n$PD_PROFILE\n")):
             self.write(name, text).chmod(0o755)
 
     def check(self, *options, quick=True, **environment):
         base = {**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
-                "LD_LIBRARY_PATH": str(self.driver), "GPUS": "1", "GPU_CHECK_LOG": str(self.folder / "log"),
-                "CTEST_CASES": PASSED, "BACKEND_TEST": "true"}
+                "LD_LIBRARY_PATH": str(self.driver), "GPUS": "1", "GPU_MEMORY": str(1 << 30), "GPU_CHECK_LOG": str(self.folder / "log"),
+                "CTEST_CASES": PASSED, "BACKEND_TEST": "true", "PD_PROFILE": "true"}
         return run(SCRIPTS / "gpu-check", "--build", self.folder / "build", "-o", self.folder / "out.json",
                    *(["--quick"] if quick else []), *options, env={**base, **environment})
 
@@ -106,7 +106,7 @@ class GpuCheckTest(ScriptTest):
         self.assertTrue(facts["passed"])
         self.assertEqual(facts["device"]["name"], "Stand-in")
         self.assertEqual(facts["device"]["compute_capability"], "9.0")
-        for name in ("configure", "build", "own kernels", "test backend_test", "pd-profile",
+        for name in ("configure", "build", "device", "own kernels", "test backend_test", "pd-profile",
                      "pd-train plan 2, second run", "pd-train plan 2-1, second run", "bench mini"):
             self.assertEqual(checks[name]["status"], "passed", name)
         self.assertEqual(checks["more than 2^31 elements"]["status"], "skipped")
@@ -136,6 +136,17 @@ class GpuCheckTest(ScriptTest):
         self.assertIn("ninja: build stopped", checks["build"]["reason"])
         self.assertNotIn("own kernels", checks)
 
+    def test_programs_that_find_no_device_end_it_in_one_line(self):
+        self.stand_ins()
+        done = self.check(PD_PROFILE="eval echo 'pd-profile: device \"cuda\": no CUDA device: too old' && exit 2")
+        self.assertEqual(done.returncode, 1)
+        facts, checks = self.result()
+        self.assertFalse(facts["passed"])
+        self.assertEqual(checks["device"]["reason"],
+                         'exit status 2: pd-profile: device "cuda": no CUDA device: too old')
+        self.assertEqual([name for name in checks if name not in ("configure", "build", "cpu backend")], ["device"])
+        self.assertEqual(sum("no CUDA device" in line for line in done.stderr.splitlines()), 1, done.stderr)
+
     def test_a_suite_that_left_the_cuda_kind_out_has_failed(self):
         self.stand_ins()
         case = ('<testcase name="backend_test" time="1" status="run">'
@@ -143,8 +154,14 @@ class GpuCheckTest(ScriptTest):
         done = self.check(CTEST_CASES=case)
         self.assertEqual(done.returncode, 1)
         self.assertIn("driver too old", self.result()[1]["test backend_test"]["reason"])
-        done = self.check(BACKEND_TEST="echo No tests ran")
-        self.assertEqual(self.result()[1]["own kernels"]["reason"], "no test ran")
+        for said, reason in (("No tests ran", "no test ran"),
+                             ("SKIPPED: device cuda, in all suites", "skipped: device cuda, in all suites"),
+                             ("SKIPPED: 17 GB are not to be had", "skipped: 17 GB are not to be had")):
+            done = self.check(BACKEND_TEST=f"echo {said}", GPU_MEMORY=str(40 << 30))
+            self.assertEqual(done.returncode, 1)
+            for name in ("own kernels", "more than 2^31 elements"):
+                self.assertEqual(self.result()[1][name]["status"], "failed", name)
+                self.assertEqual(self.result()[1][name]["reason"], reason)
 
     def test_failed_and_skipped_tests_keep_their_reasons(self):
         self.stand_ins()
@@ -172,6 +189,15 @@ class GpuCheckTest(ScriptTest):
         done = run(SCRIPTS / "gpu-check", "--collect", self.folder / "full")
         self.assertEqual(done.returncode, 2)
         self.assertIn("expected an empty or new folder", done.stderr)
+
+    @unittest.skipIf(shutil.which("dpkg") is None, "there is no dpkg here")
+    def test_a_folder_that_cannot_be_made_is_named(self):
+        file = self.write("file", "")
+        for option in ("--collect", "--build"):
+            done = run(SCRIPTS / "gpu-check", option, file / "folder",
+                       env={**os.environ, "LD_LIBRARY_PATH": str(self.driver), "GPUS": "1", "GPU_MEMORY": "1"})
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, rf"\Agpu-check: {file}[^ ]*: Not a directory\n\Z")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,10 @@ class PdProfile(unittest.TestCase):
         done = self.run_tool(self.lenet, "--device", "none")
         return done.stderr.strip().rpartition("expected one of ")[2].split(", ")
 
+    def test_tf32_without_a_gpu_is_said_to_have_no_effect(self):
+        _, said = self.profile(self.lenet, *QUICK, "--device", "cpu", "--tf32")
+        self.assertEqual(said.count("warning: tf32: no GPU is used, so it has no effect"), 1, said)
+
     def test_profile_goes_to_standard_output_and_table_to_standard_error(self):
         profile, table = self.profile(self.lenet, *QUICK)
         self.assertEqual(next(iter(profile)), "format")
@@ -101,9 +105,11 @@ class PdProfile(unittest.TestCase):
         self.refused([self.lenet, "--memory", "16"], "--memory: expected a size with a unit")
         gpu = "cuda" in self.kinds()
         for device in ("cuda:99",) if gpu else ("cuda", "cuda:99"):
-            words = ("cuda:N", "GPUs of this machine") if gpu else ("no CUDA", "cpu", "ref")
+            words = ("cuda:", "of this machine") if gpu else ("no CUDA", "cpu", "ref")
             self.refused([self.lenet, "--device", device], f"\"{device}\"", *words)
         self.refused([self.lenet, "--device", "gpu"], "\"gpu\"", "cpu", "ref")
+        self.refused([self.lenet, "--device", "timed"], "\"timed\"", "expected one of")
+        self.assertTrue({"ref64", "timed"}.isdisjoint(self.kinds()))
         self.refused([self.lenet, "--minibatch", "2"], "--minibatches")
         self.refused([self.lenet, self.lenet], "no more arguments")
         self.refused([], "MODEL")

@@ -109,7 +109,7 @@ class Faults(TrainCase):
                                          program=["sh", wrapper, PD_TRAIN]))
         self.assertEqual(done.status, 1, done)
         self.assertLess(done.seconds, END_S)
-        self.assertRegex("\n".join(done.said), r"rank 1: cannot allocate \d+ bytes of memory")
+        self.assertRegex("\n".join(done.said), r"rank 1 \(\S+, ref\): cannot allocate \d+ bytes of memory")
         self.assertEqual(len(done.said), 1, done)
 
     def test_a_full_disk_ends_the_job_and_is_named(self):

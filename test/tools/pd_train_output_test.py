@@ -152,6 +152,10 @@ class Plans(TrainCase):
         self.assertIn("warning: ", said[0])
         self.assertGreater(done.events("end")[0]["predicted_minibatch_ms"], 0)
 
+    def test_tf32_without_a_gpu_is_said_to_have_no_effect(self):
+        done = self.train(plan(), "--device", "cpu", "--minibatches", "2", "--tf32")
+        self.assertEqual(done.stderr.count("warning: tf32: no GPU is used, so it has no effect"), 1, done)
+
     def test_threads_and_usable_cores_are_printed_and_too_many_warned_about(self):
         done = self.train(plan(), "--device", "cpu", "--minibatches", "2", "--threads", "3",
                           mpi=("--bind-to", "core"))

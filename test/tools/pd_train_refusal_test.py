@@ -32,7 +32,8 @@ class Flags(TrainCase):
 
     def test_numbers_out_of_range_and_unknown_words_are_refused_under_mpirun(self):
         for flag, text, *words in (("epochs", "0", "from 1"), ("target-accuracy", "1.5", "to 1"),
-                                   ("device", "gpu", "expected one of", "cpu"), ("device", "cuda:99", "\"cuda:99\""),
+                                   ("device", "gpu", "expected one of", "cpu", ", timed"),
+                                   ("device", "cuda:99", "\"cuda:99\""),
                                    ("schedule", "gpip", "1f1b", "\"gpip\""), ("progress", "often", "never"),
                                    ("lr", "0x10", "\"0x10\"")):
             with self.subTest(flag):
@@ -269,12 +270,29 @@ class Ranks(TrainCase):
         with open(other, "ab") as program:
             program.write(b"x")
         train = ["--data", "synthetic"]
-        for one, two, word in (([PD_TRAIN, first, *train], [PD_TRAIN, second, *train], "arguments"),
-                               ([PD_TRAIN, first, *train], [PD_TRAIN, first, *train, "--seed", "2"], "arguments"),
-                               ([PD_TRAIN, first, *train], [other, first, *train], "program")):
+        for one, two, word in (([PD_TRAIN, first, *train], [PD_TRAIN, second, *train], "other arguments"),
+                               ([PD_TRAIN, first, *train], [PD_TRAIN, first, *train, "--seed", "2"], "other arguments"),
+                               ([PD_TRAIN, first, *train], [other, first, *train], "another program")):
             with self.subTest(word):
                 done = self.execute(self.command(1, *one[1:], program=one[:1]) + [":", "-np", "1", *two])
-                self.check_refused(done, "rank 1", f"another {word}", "than rank 0")
+                self.check_refused(done, "rank 1", f"with {word} than rank 0")
+
+    def test_replicas_on_processors_that_store_weights_in_other_orders_are_refused(self):
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            if "avx512bw" not in file.read():
+                self.skipTest("oneDNN has one order of weights for this processor")
+        net = model(shape=(16, 8, 8), channels=32)
+        for document, status in ((plan(((0, 1),), net=net), 2), (plan(((0,), (1,)), net=net), 0)):
+            train = [PD_TRAIN, self.file("plan.json", document), "--data", "synthetic", "--minibatches", "2",
+                     "--device", "cpu"]
+            for words in ([], ["-x", "DNNL_MAX_CPU_ISA=AVX2"]):
+                done = self.execute(self.command(1, *train[1:], mpi=words) +
+                                    [":", "-np", "1", "-x", "DNNL_MAX_CPU_ISA=AVX2", *train])
+                if words or status == 0:
+                    self.assertEqual(done.status, 0, done)
+                else:
+                    self.check_refused(done, "stage 0", "rank 0 on ", "(cpu with AVX512_CORE", "rank 1 on ",
+                                       "(cpu with AVX2)", "mpirun -x DNNL_MAX_CPU_ISA=")
 
     def test_one_rank_with_a_bad_flag_ends_the_job(self):
         path = self.file("a.json", plan())

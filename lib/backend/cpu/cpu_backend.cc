@@ -25,6 +25,29 @@ auto Plan(const char* what, F f) {
   }
 }
 
+std::string InstructionSet() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "SSE41";
+    case dnnl::cpu_isa::avx:
+      return "AVX";
+    case dnnl::cpu_isa::avx2:
+      return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "AVX2_VNNI";
+    case dnnl::cpu_isa::avx512_core:
+      return "AVX512_CORE";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "AVX512_CORE_VNNI";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "AVX512_CORE_BF16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "AVX512_CORE_AMX";
+    default:
+      return "another set";
+  }
+}
+
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(int threads) {
@@ -42,6 +65,7 @@ class CpuBackend : public Backend {
     return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
   }
   int threads() const override { return context_.threads; }
+  std::string instructions() const override { return InstructionSet(); }
 
   Buffer Allocate(size_t bytes) override { return AllocateHost(bytes); }
   void Copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }

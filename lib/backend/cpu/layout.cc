@@ -1,10 +1,13 @@
 #include "backend/cpu/layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <mutex>
 #include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace pd::cpu {
 namespace {
@@ -58,11 +61,34 @@ MemoryDesc AnyDesc(const Shape& dims) { return {dims, kF32, Tag::any}; }
 
 bool IsPlain(const MemoryDesc& desc) { return desc == PlainDesc(desc.dims()); }
 
+namespace {
+
+// All that tells where an element lies; a kind of oneDNN's own (Winograd's weights) by its bytes,
+// which are zero where it says nothing.
+uint64_t DigestOf(const MemoryDesc& desc) {
+  const dnnl_memory_desc_t& data = desc.data;
+  if (data.format_kind != dnnl_blocked) {
+    return HashBytes({reinterpret_cast<const char*>(&data), sizeof data});
+  }
+  const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+  std::string text = fmt::format("{} {}", static_cast<int>(data.data_type), data.offset0);
+  for (int i = 0; i < data.ndims; ++i) {
+    text += fmt::format(", {} {} {}", data.dims[i], data.padded_dims[i], blocking.strides[i]);
+  }
+  for (int i = 0; i < blocking.inner_nblks; ++i) {
+    text += fmt::format("; {} {}", blocking.inner_idxs[i], blocking.inner_blks[i]);
+  }
+  return HashBytes(text);
+}
+
+}  // namespace
+
 Layout MakeLayout(const Shape& dims, const MemoryDesc& desc) {
   Layout layout = DenseLayout(dims, DType::kF32);
   if (IsPlain(desc)) return layout;
   layout.bytes = desc.get_size();
   layout.inner = std::make_shared<const Inner>(desc);
+  layout.inner_digest = DigestOf(desc);
   return layout;
 }
 

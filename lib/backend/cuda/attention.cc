@@ -46,8 +46,8 @@ class Attention : public CudaOp {
     const size_t sample_bytes = static_cast<size_t>(ScoresOf(1)) * sizeof(float);
     const size_t limit = context.workspace_limit_bytes();
     if (sample_bytes > limit) {
-      Throw(ErrorCode::kDevice, "attention: a sample's scores take {} of {} bytes of workspace",
-            sample_bytes, limit);
+      Throw(ErrorCode::kInvalidInput,
+            "attention: a sample's scores take {} of {} bytes of workspace", sample_bytes, limit);
     }
     at_once_ = static_cast<int>(std::min(limit / sample_bytes, static_cast<size_t>(samples_)));
     info_.workspace_bytes = static_cast<size_t>(at_once_) * sample_bytes;

@@ -19,7 +19,7 @@ class BatchNorm : public CudaOp {
     one_value_ = Elements(x.dims) == channels_;
     with_dx_ = request.wants_dx.at(0);
     if (desc.eps < CUDNN_BN_MIN_EPSILON) {
-      Throw(ErrorCode::kDevice, "batch_norm: eps is {}, cuDNN wants at least {}", desc.eps,
+      Throw(ErrorCode::kInvalidInput, "batch_norm: eps is {}, cuDNN wants at least {}", desc.eps,
             CUDNN_BN_MIN_EPSILON);
     }
     x_ = MakeTensorDesc(x.dims, "batch_norm");

@@ -73,10 +73,16 @@ Context::Context(int device, const BackendOptions& options)
   blas_ = Make<UniqueBlas>(cublasCreate, "cublasCreate");
   // In this order: cublasSetStream takes the workspace away again.
   PD_CUBLAS(cublasSetStream(blas_.get(), compute()));
-  blas_workspace_ = AllocateDevice(BlasWorkspaceBytes(device));
+  blas_workspace_ = Allocate(BlasWorkspaceBytes(device));
   PD_CUBLAS(cublasSetWorkspace(blas_.get(), blas_workspace_.data(), blas_workspace_.bytes()));
   PD_CUBLAS(
       cublasSetMathMode(blas_.get(), tf32_ ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH));
+}
+
+Buffer Context::Allocate(size_t bytes) const {
+  Buffer buffer = AllocateDevice(bytes);
+  allocated_bytes_ += bytes;
+  return buffer;
 }
 
 Context::~Context() {

@@ -10,7 +10,8 @@ namespace pd::cuda {
 
 /// Memory of the device that is current on the calling thread, not initialised. Each call is one
 /// cudaMalloc: 256-byte aligned. 0 bytes give an empty Buffer. Freeing waits for the device.
-/// Throws kDevice, with the bytes wanted and free, when there is not enough.
+/// Throws kDevice, with the bytes wanted and free, when there is not enough. For what is soon
+/// freed; what stays comes from Context::Allocate.
 Buffer AllocateDevice(size_t bytes);
 /// Pinned memory of the host, zeroed. As above.
 Buffer AllocatePinned(size_t bytes);
@@ -24,6 +25,11 @@ class Context {
   Context& operator=(const Context&) = delete;
   /// Waits for all queued work: what the streams use is freed after it.
   ~Context();
+
+  /// AllocateDevice, counted.
+  Buffer Allocate(size_t bytes) const;
+  /// That Allocate has given, by all calls.
+  size_t allocated_bytes() const { return allocated_bytes_; }
 
   int device() const { return device_; }
   /// f32 products may be rounded to TF32's 10 bits.
@@ -40,6 +46,7 @@ class Context {
   int device_ = 0;
   bool tf32_ = false;
   size_t workspace_limit_bytes_ = 0;
+  mutable size_t allocated_bytes_ = 0;
   UniqueStream streams_[3];  // by Queue
   Buffer blas_workspace_;
   UniqueDnn dnn_;

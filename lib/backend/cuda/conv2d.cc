@@ -56,7 +56,7 @@ auto Choose(const char* what, size_t limit_bytes, int most, std::span<const Uniq
       refused += fmt::format("; algorithm {}: {}", static_cast<int>(perf.algo), why);
     }
   }
-  Throw(ErrorCode::kDevice,
+  Throw(ErrorCode::kInvalidInput,
         "{}: cuDNN has no deterministic algorithm within {} bytes of workspace{}", what,
         limit_bytes, refused);
 }

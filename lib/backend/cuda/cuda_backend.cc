@@ -1,5 +1,8 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <dlfcn.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -67,11 +70,14 @@ class CudaBackend : public Backend {
   std::string name() const override { return name_; }
   std::string libraries() const override { return cuda::Libraries(); }
   int threads() const override { return 1; }
+  std::string label() const override { return fmt::format("cuda:{} {}", context_.device(), name_); }
   bool on_device() const override { return true; }
   std::string device_id() const override { return device_id_; }
 
+  size_t device_bytes() const override { return context_.allocated_bytes(); }
+
   Buffer Allocate(size_t bytes) override {
-    Buffer buffer = cuda::AllocateDevice(bytes);
+    Buffer buffer = context_.Allocate(bytes);
     if (bytes > 0) {
       PD_CUDA(cudaMemsetAsync(buffer.data(), 0, bytes, context_.compute()));
       PD_CUDA(cudaStreamSynchronize(context_.compute()));
@@ -236,10 +242,17 @@ int DeviceOf(std::string_view kind, int local_rank, int count) {
   int device = -1;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device);
   const bool number = error == std::errc() && end == digits.data() + digits.size();
-  PD_REQUIRE(number && device >= 0 && device < count,
-             "device \"{}\": expected cuda:N with N from 0 to {}, the GPUs of this machine", kind,
-             count - 1);
+  PD_REQUIRE(number && device >= 0 && device < count, "device \"{}\": expected {}", kind,
+             count == 1
+                 ? "cuda:0, the only GPU of this machine"
+                 : fmt::format("cuda:N with N from 0 to {}, the GPUs of this machine", count - 1));
   return device;
+}
+
+bool HasDriver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  if (driver != nullptr) dlclose(driver);
+  return driver != nullptr;
 }
 
 }  // namespace
@@ -250,7 +263,11 @@ CudaDevices FindCudaDevices() {
   if (status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     found.count = 0;
-    found.reason = cudaGetErrorString(status);
+    const bool no_driver = status == cudaErrorInsufficientDriver && !HasDriver();
+    // Without a driver the runtime says that it is too old, which sends users to a newer one.
+    found.reason =
+        no_driver ? "the driver's libcuda.so.1 is not there" : cudaGetErrorString(status);
+    found.broken = !no_driver && status != cudaErrorNoDevice;
   } else if (found.count == 0) {
     found.reason = cudaGetErrorString(cudaErrorNoDevice);
   }

@@ -12,6 +12,7 @@ namespace pd {
 struct CudaDevices {
   int count = 0;
   std::string reason;
+  bool broken = false;  ///< The reason is another than that there is no GPU or no driver.
 };
 CudaDevices FindCudaDevices();
 

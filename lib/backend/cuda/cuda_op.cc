@@ -31,8 +31,8 @@ void CheckParams(const OpRequest& request, const OpInfo& info, std::string_view 
 
 int ToInt(int64_t value, std::string_view op, std::string_view what) {
   if (value < 0 || value > std::numeric_limits<int>::max()) {
-    Throw(ErrorCode::kDevice, "{}: {} is {}, the CUDA libraries take up to {}", op, what, value,
-          std::numeric_limits<int>::max());
+    Throw(ErrorCode::kInvalidInput, "{}: {} is {}, the CUDA libraries take up to {}", op, what,
+          value, std::numeric_limits<int>::max());
   }
   return static_cast<int>(value);
 }

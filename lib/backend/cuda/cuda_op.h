@@ -30,7 +30,7 @@ const Layout& DenseInput(const OpRequest& request, size_t index, std::string_vie
                          DType dtype = DType::kF32);
 /// Layouts that the request fixes must be those that the operation has: there is only one.
 void CheckParams(const OpRequest& request, const OpInfo& info, std::string_view op);
-/// As the libraries take it. Throws kDevice when it is too large.
+/// As the libraries take it. Throws kInvalidInput when it is too large.
 int ToInt(int64_t value, std::string_view op, std::string_view what);
 
 /// A tensor [N,C,…].
@@ -38,7 +38,7 @@ inline ChannelShape ChannelsOf(const Shape& dims) {
   return {dims[0], dims[1], ElementsFrom(dims, 2)};
 }
 
-/// Dense f32 [n,c,h,w]. Throws kDevice when cuDNN cannot have it (2³¹ elements or more).
+/// Dense f32 [n,c,h,w]. Throws kInvalidInput when cuDNN cannot have it (2³¹ elements or more).
 UniqueTensorDesc MakeTensorDesc(int64_t n, int64_t c, int64_t h, int64_t w, std::string_view op);
 /// Dense f32 [N,C,…] as [N,C,rest,1].
 UniqueTensorDesc MakeTensorDesc(const Shape& dims, std::string_view op);

@@ -8,16 +8,18 @@
 namespace pd::cuda {
 namespace {
 
+constexpr int64_t kMaxSize = (CUDNN_LRN_MAX_N - 1) / 2 * 2 + 1;  // the largest odd one
+
 class Lrn : public CudaOp {
  public:
   Lrn(const Context& context, const LrnDesc& desc, const OpRequest& request) : CudaOp(context) {
     const Layout& x = DenseInput(request, 0, "lrn");
-    if (desc.size < CUDNN_LRN_MIN_N || desc.size > CUDNN_LRN_MAX_N || desc.size % 2 == 0) {
-      Throw(ErrorCode::kDevice, "lrn: size is {}, on a GPU it is odd and at most {}", desc.size,
-            CUDNN_LRN_MAX_N);
+    if (desc.size < CUDNN_LRN_MIN_N || desc.size > kMaxSize || desc.size % 2 == 0) {
+      Throw(ErrorCode::kInvalidInput, "lrn: size is {}, on a GPU it is odd and at most {}",
+            desc.size, kMaxSize);
     }
     if (desc.k < CUDNN_LRN_MIN_K || desc.beta < CUDNN_LRN_MIN_BETA) {
-      Throw(ErrorCode::kDevice, "lrn: k is {} and beta is {}, cuDNN wants at least {} and {}",
+      Throw(ErrorCode::kInvalidInput, "lrn: k is {} and beta is {}, cuDNN wants at least {} and {}",
             desc.k, desc.beta, CUDNN_LRN_MIN_K, CUDNN_LRN_MIN_BETA);
     }
     lrn_ = Make<UniqueLrnDesc>(cudnnCreateLRNDescriptor, "cudnnCreateLRNDescriptor");

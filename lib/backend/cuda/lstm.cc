@@ -57,7 +57,7 @@ class Lstm : public CudaOp {
     const Buffer staging = AllocatePinned(bytes);
     std::fill_n(reinterpret_cast<int32_t*>(staging.data()), shape_.samples,
                 static_cast<int32_t>(shape_.steps));
-    Buffer lengths = AllocateDevice(bytes);
+    Buffer lengths = context_.Allocate(bytes);
     PD_CUDA(
         cudaMemcpyAsync(lengths.data(), staging.data(), bytes, cudaMemcpyHostToDevice, stream()));
     PD_CUDA(cudaStreamSynchronize(stream()));

@@ -20,7 +20,7 @@ Shape StridesOf(const Shape& dims) {
 
 StridedShape Strided(const Shape& dims, const Shape& from, const Shape& to) {
   if (dims.size() > static_cast<size_t>(StridedShape::kMaxRank)) {
-    Throw(ErrorCode::kDevice, "a copy of shape {}: at most {} dimensions", ToString(dims),
+    Throw(ErrorCode::kInvalidInput, "a copy of shape {}: at most {} dimensions", ToString(dims),
           StridedShape::kMaxRank);
   }
   StridedShape shape;

@@ -32,7 +32,7 @@ class Pool2d : public CudaOp {
                desc.stride[i], desc.padding[i], desc.out[i], shape_.in[i]);
     }
     if (shape_.in[0] * shape_.in[1] > std::numeric_limits<int32_t>::max()) {
-      Throw(ErrorCode::kDevice, "pool2d: an image of {} by {} is too large", shape_.in[0],
+      Throw(ErrorCode::kInvalidInput, "pool2d: an image of {} by {} is too large", shape_.in[0],
             shape_.in[1]);
     }
     info_.y = DenseLayout({x.dims[0], x.dims[1], desc.out[0], desc.out[1]}, DType::kF32);
