@@ -107,7 +107,7 @@ class Planner {
     result.lower_bound_ms = found.lower_bound_ms;
     result.bottleneck_ms = found.bottleneck_ms;
     if (options_.strategy == Strategy::kAuto && rule_.model == CostModel::kRuntime) {
-      best = FastestOf(std::move(best), int64_t{found.ideals} * workers_);
+      best = FastestOf(std::move(best), found, result);
       result.bottleneck_ms = BottleneckMs(best.stages);
     }
     Describe(best, result);
@@ -192,14 +192,16 @@ class Planner {
   }
 
   // What the simulation compares with the search's optimum: data parallelism, the best plans, the
-  // best on slower links, and the best straight ones, each on every number of workers. Slower
-  // links, because the cost lets messages overlap with everything, which takes more of faster ones.
-  // Fewer workers, so that all that could be taken for fewer workers can be taken for more. Rivals
-  // with a larger cost than the shortest period so far, `fastest_ms`, are left out by the searches.
+  // best on slower links, in less memory, and the best straight ones, each on every number of
+  // workers. Slower links, because the cost lets messages overlap with everything, which takes more
+  // of faster ones. Fewer workers, so that all that could be taken for fewer workers can be taken
+  // for more; grids of links and memory likewise, as far as they reach. Rivals with a larger cost
+  // than the shortest period so far, `fastest_ms`, are left out by the searches.
   template <typename Use>
-  void ForEachRival(int64_t size, const double& fastest_ms, const Use& use) const {
-    constexpr int64_t kQuick = 4'000, kLong = 50'000;  // size: ideals · workers
-    const bool quick = size <= kQuick;
+  void ForEachRival(const SearchResult& best, const double& fastest_ms, const Use& use) const {
+    constexpr int64_t kLong = 50'000;  // ideals · workers
+    constexpr int kFewIdeals = 100, kLessMemory = 8;
+    const bool quick = IsQuick(best);
     const bool free = cut_after_.empty() && options_.replicas.empty();
     if (free) use(OneWorker());
     const std::vector<int> numbers = quick ? NumbersOfWorkers() : std::vector<int>{workers_};
@@ -208,33 +210,130 @@ class Planner {
     }
     if (free && !quick && rule_.several_levels()) use(Whole(0, rule_.levels[0].workers));
     Say("comparing with other plans");
-    const SearchOptions full = Search(/*replicate=*/true, /*one_in_flight=*/false);
-    const SearchOptions straight = Search(/*replicate=*/false, /*one_in_flight=*/false);
-    const auto find = [&](SearchOptions search, double slower) {
-      // As many as for the best plan of so few workers: it must be found again.
-      if (search.replicate && slower > 1) search.max_steps = kRivalSteps;
-      search.rule.bytes_per_ms /= slower;
-      for (CostRule::Level& level : search.rule.levels) level.bytes_per_ms /= slower;
-      search.most_ms = slower * fastest_ms * (1 + kNothing);
+    // Returns what the plans that are found need of a worker's memory; 0 without any.
+    const auto find = [&](SearchOptions search, const std::vector<double>& slower) {
+      int64_t need = 0;
+      if (IsSettled(best, fastest_ms)) return need;
+      search.rule.bytes_per_ms /= slower[0];
+      for (size_t l = 0; l < slower.size(); ++l) search.rule.levels[l].bytes_per_ms /= slower[l];
+      const double slowest = std::max(1.0, *std::max_element(slower.begin(), slower.end()));
+      search.most_ms = slowest * fastest_ms * (1 + kNothing);
+      const auto take = [&](const std::vector<StageChoice>& stages) {
+        need = std::max(need, Need(stages));
+        use(WithoutRecompute(stages));
+      };
       if (AreWorkersAlike(search) && quick) {
-        for (const auto& stages : FindPlansByWorkers(graph_, search)) use(stages);
-        return;
+        for (const auto& stages : FindPlansByWorkers(graph_, search)) take(stages);
+        return need;
       }
       for (const int n : numbers) {
         search.max_workers = n;
-        if (auto found = FindBestPlan(graph_, search)) use(found->stages);
+        if (auto found = FindBestPlan(graph_, search)) take(found->stages);
       }
+      return need;
     };
+    const auto all = [&](double slower) { return std::vector(rule_.levels.size(), slower); };
     if (straight_ && free && !quick && !options_.cluster.memory_bytes) {
       use(straight_->stages);
     } else if (options_.replicas.empty()) {
-      find(straight, 1);
+      find(Search(/*replicate=*/false, /*one_in_flight=*/false), all(1));
     }
-    if (size <= kLong) find(full, 1.5);
+    SearchOptions full = Search(/*replicate=*/true, /*one_in_flight=*/false);
+    // As many steps as for the best plan of so few workers: it must be found again.
+    if (quick) find(full, all(1));
+    full.max_steps = kRivalSteps;
+    if (int64_t{best.ideals} * workers_ <= kLong) find(full, all(1.5));
     if (!quick) return;
-    find(full, 1);
-    find(full, 2);
-    find(full, 3);
+    find(full, all(2));
+    find(full, all(3));
+    if (best.ideals > kFewIdeals) return;
+    for (const auto& slower : LinksOfGrid()) find(full, slower);
+    if (!full.memory_bytes) return;
+    // All the best plans for less memory, down to what is too slow, so that they are known whatever
+    // the limit.
+    for (const double slower : {1.0, 1.5}) {
+      full.memory_bytes = options_.cluster.memory_bytes;
+      int64_t need = find(full, all(slower));
+      for (int step = 0; step < kLessMemory && need > 0; ++step) {
+        full.memory_bytes = need - 1;
+        need = find(full, all(slower));
+      }
+    }
+  }
+
+  // Of a worker's memory.
+  int64_t Need(const std::vector<StageChoice>& stages) const {
+    const PipelineShape shape = ShapeOf(stages, {});
+    int64_t need = 0;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      need = std::max(need,
+                      judge_.Memory(stages[s]).Bytes(DefaultInFlight(shape, static_cast<int>(s))));
+    }
+    return need;
+  }
+
+  // Plans for less memory recompute in stages that need not.
+  std::vector<StageChoice> WithoutRecompute(std::vector<StageChoice> stages) const {
+    const PipelineShape shape = ShapeOf(stages, {});
+    for (size_t s = 0; s < stages.size(); ++s) {
+      if (!stages[s].recompute) continue;
+      stages[s].recompute = false;
+      const int64_t need =
+          judge_.Memory(stages[s]).Bytes(DefaultInFlight(shape, static_cast<int>(s)));
+      stages[s].recompute = need > options_.cluster.memory_bytes.value_or(need);
+    }
+    return stages;
+  }
+
+  // Where every rival is looked for.
+  bool IsQuick(const SearchResult& best) const {
+    constexpr int64_t kQuick = 4'000;
+    return int64_t{best.ideals} * workers_ <= kQuick;
+  }
+
+  // Whether no plan is faster, nor as fast on fewer workers, by anything that counts.
+  bool IsSettled(const SearchResult& best, double fastest_ms) const {
+    const double near_ms = fastest_ms / (1 + kNothing);
+    if (near_ms > best.lower_bound_ms) return false;
+    double speed = -rule_.SlowestSpeed(0, workers_);  // Of all workers but one.
+    for (int w = 0; w < workers_; ++w) speed += rule_.SlowestSpeed(w, 1);
+    return speed <= 0 || fastest_ms * (1 + kNothing) < WorkMs() / speed;
+  }
+
+  double WorkMs() const {
+    double ps = 0;
+    for (const CostGraph::Layer& layer : graph_.layers) {
+      ps += static_cast<double>(layer.forward_ps + layer.backward_ps + layer.update_ps);
+    }
+    return ps / kPsPerMs;
+  }
+
+  // How many times slower the links of each level become, all together or one alone, when rounded
+  // up to a grid of rates that depends on the profile alone, and a few of its steps below. Clusters
+  // whose links differ a little thus share their rivals.
+  std::vector<std::vector<double>> LinksOfGrid() const {
+    constexpr int kSteps = 4;
+    constexpr double kAmple = 1 << 10;
+    double bytes = 1;
+    for (const CostGraph::Layer& layer : graph_.layers) {
+      bytes += static_cast<double>(layer.activation_bytes + layer.parameter_bytes);
+    }
+    const double unit = bytes / WorkMs();
+    std::vector<double> nearest;
+    for (const CostRule::Level& level : rule_.levels) {
+      const double steps = std::log2(std::min(level.bytes_per_ms / unit, kAmple));
+      nearest.push_back(level.bytes_per_ms / unit / std::exp2(std::ceil(steps)));
+    }
+    std::vector<std::vector<double>> links = {nearest};
+    for (int step = 1; step < kSteps; ++step) {
+      links.push_back(nearest);
+      for (double& slower : links.back()) slower *= std::exp2(step);
+      for (size_t l = 0; l < nearest.size() && rule_.several_levels(); ++l) {
+        links.push_back(nearest);
+        links.back()[l] *= std::exp2(step);
+      }
+    }
+    return links;
   }
 
   // On which rivals are looked for, ascending: every number of alike workers; else whole machines,
@@ -261,18 +360,23 @@ class Planner {
 
   // Of `first` and its rivals, those that are slower than the fastest by nothing that counts; of
   // these the one on the fewest workers, then the fastest, then the first.
-  Judge::Verdict FastestOf(Judge::Verdict first, int64_t size) {
+  Judge::Verdict FastestOf(Judge::Verdict first, const SearchResult& found,
+                           PartitionResult& result) {
     double fastest_ms = first.prediction.minibatch_ms;
+    std::vector<std::vector<StageChoice>> known = {first.stages};
     std::vector<Judge::Verdict> near = {std::move(first)};
     const auto is_near = [&](double ms) { return ms <= fastest_ms * (1 + kNothing); };
-    ForEachRival(size, fastest_ms, [&](const std::vector<StageChoice>& rival) {
-      const auto known = [&](const Judge::Verdict& other) { return other.stages == rival; };
-      if (!is_near(judge_.BoundMs(rival)) || std::any_of(near.begin(), near.end(), known)) return;
+    ForEachRival(found, fastest_ms, [&](const std::vector<StageChoice>& rival) {
+      if (std::find(known.begin(), known.end(), rival) != known.end()) return;
+      known.push_back(rival);
+      if (!is_near(judge_.BoundMs(rival))) return;
       Judge::Verdict verdict = judge_.Of(rival, 0, false);
       if (!verdict.prediction.fits || !is_near(verdict.prediction.minibatch_ms)) return;
       fastest_ms = std::min(fastest_ms, verdict.prediction.minibatch_ms);
       near.push_back(std::move(verdict));
     });
+    result.rivals = static_cast<int>(known.size()) - 1;
+    result.few_rivals = !IsQuick(found) && !IsSettled(found, fastest_ms);
     const auto rank = [&](const Judge::Verdict& verdict) {
       const double ms = verdict.prediction.minibatch_ms;
       return std::tuple(!is_near(ms), Judge::Workers(verdict.stages), std::floor(ms / kRounding));

@@ -73,6 +73,10 @@ struct PartitionResult {
   double lower_bound_ms = 0;  ///< No plan has a smaller one than this.
   Prediction predicted, data_parallel, model_parallel, straight, one_worker;
   int idle_workers = 0;
+  int rivals = 0;  ///< Other plans that the winner was compared with: kAuto with `runtime`.
+  /// Whether the graph is so large that few of them were looked for on fewer workers: one of those
+  /// left out may be faster.
+  bool few_rivals = false;
   /// What the simulator knows of the plan.
   PipelineShape shape;
   SimulatedPipeline pipeline;

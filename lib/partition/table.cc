@@ -102,10 +102,15 @@ std::string FormatTable(const PartitionResult& result, const PartitionOptions& o
         FormatMs(result.bottleneck_ms), FormatMs(result.lower_bound_ms),
         100 * (1 - result.lower_bound_ms / result.bottleneck_ms));
   }
+  if (result.few_rivals) {
+    out += fmt::format("a large graph: compared with only {}, few of them on fewer workers\n",
+                       Counted(result.rivals, "other plan"));
+  }
   if (result.idle_workers > 0) {
     // With less choice, by a strategy, cuts or a memory limit, more workers might have been faster.
     const bool best = options.strategy == Strategy::kAuto && !options.cluster.memory_bytes &&
-                      options.cut_after.empty() && options.replicas.empty() && result.exact;
+                      options.cut_after.empty() && options.replicas.empty() && result.exact &&
+                      !result.few_rivals;
     out += fmt::format("{} of {} workers stay idle{}\n", result.idle_workers, workers,
                        best ? ": more would not be faster" : "");
   }

@@ -78,6 +78,15 @@ struct Case {
 
 int main(int argc, char** argv) {
   const std::vector<Case> cases = {
+      // The largest that are compared with all rivals.
+      {"chain 98 x 40", [] { return Chain(98); }, {{40, 1e6, 0}}},
+      {"chain 98 x 40 memory", [] { return Chain(98); }, {{40, 1e6, 0}}, false, 1'000'000},
+      {"chain 98 x 8x5", [] { return Chain(98); }, {{8, 1e6, 0}, {5, 4e5, 0}}},
+      {"chain 98 x 8x5 memory",
+       [] { return Chain(98); },
+       {{8, 1e6, 0}, {5, 4e5, 0}},
+       false,
+       1'000'000},
       {"chain 200 x 64", [] { return Chain(200); }, {{64, 1e6, 0}}},
       {"chain 1000 x 64", [] { return Chain(1000); }, {{64, 1e6, 0}}},
       {"dag 1000 x 64", [] { return Dag(1000); }, {{64, 1e6, 0}}},

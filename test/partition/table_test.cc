@@ -1,3 +1,6 @@
+#include <fmt/core.h>
+
+#include "base/text.h"
 #include "partition/partition.h"
 #include "partition/replicas.h"
 #include "support/catch.h"
@@ -55,6 +58,25 @@ TEST_CASE("the heading of a table plans the same plan again") {
   options.strategy = Strategy::kAuto;
   options.replicas = ParseReplicas("1x6", "--replicas");
   CHECK(TableOf(profile, options) == table);
+}
+
+TEST_CASE("a table says where a large graph leaves plans out of the comparison") {
+  PartitionOptions options;
+  options.compare = false;
+  const auto check = [&](int layers, double bytes_per_s, bool few) {
+    const Profile profile = Chain(layers);
+    options.cluster.levels = {{16, bytes_per_s, 0}};
+    const PartitionResult result = Partition(profile, options);
+    CHECK(result.few_rivals == few);
+    CHECK(result.rivals > 0);
+    const std::string line =
+        fmt::format("\na large graph: compared with only {}", Counted(result.rivals, "other plan"));
+    const bool said = FormatTable(result, options).find(line) != std::string::npos;
+    CHECK(said == few);
+  };
+  check(248, 1e3, false);  // 249 ideals on 16 workers are less than 4,000.
+  check(250, 1e3, true);
+  check(250, 1e9, false);  // Data parallelism keeps all workers busy: nothing can be faster.
 }
 
 TEST_CASE("names that turn or hide the text around them are shown by their numbers in a table") {
