@@ -61,6 +61,8 @@ std::string MachineId() {
 int64_t ResidentMemoryBytes() { return StatusBytes("VmRSS:"); }
 int64_t PeakMemoryBytes() { return StatusBytes("VmHWM:"); }
 
+void ResetPeakMemory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
 int64_t ThreadCpuNs() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

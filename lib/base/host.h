@@ -16,9 +16,11 @@ std::string MachineId();
 /// limit tell; INT64_MAX where neither does.
 int64_t AvailableMemoryBytes();
 
-/// This process's resident memory now, and its high-water mark.
+/// This process's resident memory now, and its high-water mark, which ResetPeakMemory sets to what
+/// is resident now, where the kernel lets it.
 int64_t ResidentMemoryBytes();
 int64_t PeakMemoryBytes();
+void ResetPeakMemory();
 
 /// Nanoseconds for which the calling thread has had a core.
 int64_t ThreadCpuNs();

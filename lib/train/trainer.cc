@@ -262,6 +262,7 @@ void Run::TakeMemory() {
     return info_.Pack();
   });
   if (!role_) base_memory_bytes_ = ResidentMemoryBytes();
+  ResetPeakMemory();  // Unpacking the samples took more for a while.
   for (const std::string& text : all) ranks_.push_back(RankInfo::Unpack(text));
   CompareReplicas(ranks_);
   // From here on every wait is for another worker's step, or on rank 0 for a loss. Another idle
