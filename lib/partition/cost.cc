@@ -221,11 +221,12 @@ double CostRule::AllReducePs(const StageSums& stage, int first, int replicas, do
       static_cast<double>(stage.last_bucket_bytes) / static_cast<double>(stage.parameter_bytes);
   // First inside the machines, then between them.
   if (Together(first, replicas) > 1) latency += levels[0].latency_ms;
-  const auto round = [&](int64_t ready_ps, double reduced) {
+  // Behind the first bucket's parts move other buckets, so only results surely wait for a latency.
+  const auto round = [&](int64_t ready_ps, double reduced, int latencies) {
     return static_cast<double>(passes + ready_ps) / speed +
-           kPsPerMs * (reduced * slowest + 2 * latency);
+           kPsPerMs * (reduced * slowest + latencies * latency);
   };
-  return RoundPs(std::max(round(stage.first_ready_ps, 1), round(stage.last_ready_ps, share)) /
+  return RoundPs(std::max(round(stage.first_ready_ps, 1, 1), round(stage.last_ready_ps, share, 2)) /
                  replicas);
 }
 

@@ -124,8 +124,9 @@ int GradientMessages(const CostGraph::Layer& layer, const Inside& inside) {
 /// of its inputs, in: its inputs and the gradients of its outputs. A tensor and its gradient count
 /// once in the producer's stage, however many stages read it; in each of those as often as they are
 /// sent. A round also takes, one after the other, the forward pass, the backward pass until the
-/// first bucket of gradients is ready, all their all-reduce over its slowest link with its
-/// latencies, and the last bucket's update; or until the last bucket is ready and that one's.
+/// first bucket of gradients is ready, all their all-reduce over its slowest link with one
+/// latency, and the last bucket's update; or until the last bucket is ready and that one's with the
+/// latencies of its parts and its results.
 /// Labels and graph inputs are free. Links of machines: links.h. `arxiv`: (1/m)·max(ΣT_l/v, 4(m −
 /// 1)Σ|w_l|/(m·B)), T_l without the update, and 2·a/B for a border that a bytes cross. Several
 /// levels: hierarchy.h. For given stages on given workers no cost rises with bandwidth or speed,

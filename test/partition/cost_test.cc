@@ -88,6 +88,10 @@ TEST_CASE("an all-reduce follows the forward pass and its first bucket, inside m
   rule.levels = {{4, 1 << 18, 0}};
   rule.bytes_per_ms = 1 << 18;
   CHECK(rule.AllReducePs(large, 0, 2, 1, false) == Approx((2 + 2 + 8 + 0.5) / 2 * kPsPerMs));
+  // The first bucket's parts wait under the last one's transfer: one latency, not two.
+  rule.levels[0].latency_ms = 0.5;
+  CHECK(rule.AllReducePs(large, 0, 2, 1, false) == Approx((2 + 2 + 8 + 0.5 + 0.5) / 2 * kPsPerMs));
+  rule.levels[0].latency_ms = 0;
   rule.levels[0].bytes_per_ms = rule.bytes_per_ms = 4 << 20;
   CHECK(rule.AllReducePs(large, 0, 2, 1, false) == Approx((2 + 4 + 0.25 + 0.5) / 2 * kPsPerMs));
 }

@@ -229,10 +229,11 @@ int64_t Exhaustive::AllReducePs(const Placed& placed) {
   const bool single = buckets.size() == 1;
   const double update = single ? stage.update : front.update_ms.value_or(0);
   const double least = single ? 1 : static_cast<double>(front.parameter_bytes) / stage.weights;
-  const auto round = [&](double ready, double share) {
-    return (stage.forward + ready + update) / Slowest(placed) + share * slowest + 2 * latency;
+  const auto round = [&](double ready, double share, int latencies) {
+    return (stage.forward + ready + update) / Slowest(placed) + share * slowest +
+           latencies * latency;
   };
-  return ToPs(std::max(round(buckets[0].ready, 1), round(buckets.back().ready, least)) / m);
+  return ToPs(std::max(round(buckets[0].ready, 1, 1), round(buckets.back().ready, least, 2)) / m);
 }
 
 int64_t Exhaustive::BorderPs(unsigned done) {
