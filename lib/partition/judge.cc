@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "partition/depth.h"
@@ -15,8 +16,8 @@ namespace {
 
 // Events and actions of the simulations of depths: for one plan, so that its prediction does not
 // depend on what was judged before, and for all.
-constexpr int64_t kMostWork = 2'000'000, kMostWorkInAll = 20'000'000;
 constexpr int kMostDepth = 16384;
+constexpr int64_t kMostWork = 2'000'000, kMostWorkInAll = 60'000'000;
 
 std::string NameOfCost(const ResourceCost& cost) {
   switch (cost.kind) {
@@ -49,6 +50,18 @@ Judge::Judge(const CostGraph& graph, const PartitionOptions& options, const Cost
       batch_size_(batch_size),
       work_left_(kMostWorkInAll) {}
 
+std::vector<StageChoice> Judge::Plain(std::vector<StageChoice> stages) {
+  for (StageChoice& stage : stages) stage.recompute = false;
+  return stages;
+}
+
+std::vector<int> Judge::DefaultDepths(const std::vector<StageChoice>& stages) {
+  const PipelineShape shape = ShapeOf(stages, {});
+  std::vector<int> depths;
+  for (int s = 0; s < shape.num_stages(); ++s) depths.push_back(DefaultInFlight(shape, s));
+  return depths;
+}
+
 int Judge::Workers(const std::vector<StageChoice>& stages) {
   int workers = 0;
   for (const StageChoice& stage : stages) workers += stage.replicas;
@@ -67,20 +80,55 @@ StageSums Judge::Sums(const StageChoice& stage) const {
 }
 
 double Judge::BoundMs(const std::vector<StageChoice>& stages) const {
-  return BusiestResource(ShapeOf(stages, {}), Pipeline(stages)).ms;
+  // Deeper stages need no less memory.
+  return BusiestResource(ShapeOf(stages, {}), Pipeline(Recomputing(stages, DefaultDepths(stages))))
+      .ms;
 }
 
-std::vector<int> Judge::Depths(const std::vector<StageChoice>& stages,
-                               const SimulatedPipeline& pipeline, double bound_ms) {
-  std::vector<int> most;
+std::vector<StageChoice> Judge::Recomputing(std::vector<StageChoice> stages,
+                                            const std::vector<int>& depths) const {
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const auto fits = [&](bool recompute) {
+      stages[s].recompute = recompute;
+      const int64_t need = Memory(stages[s]).Bytes(depths[s]);
+      return need <= options_.cluster.memory_bytes.value_or(need);
+    };
+    if (fits(false) || !options_.allow_recompute || !fits(true)) stages[s].recompute = false;
+  }
+  return stages;
+}
+
+bool Judge::Fits(const std::vector<StageChoice>& stages, const std::vector<int>& depths) const {
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const int64_t need = Memory(stages[s]).Bytes(depths[s]);
+    if (need > options_.cluster.memory_bytes.value_or(need)) return false;
+  }
+  return true;
+}
+
+std::vector<int> Judge::Depths(const std::vector<StageChoice>& stages) {
   const int64_t limit = options_.cluster.memory_bytes.value_or(std::numeric_limits<int64_t>::max());
-  for (const StageChoice& stage : stages) {
+  std::vector<StageChoice> shallow = Recomputing(stages, DefaultDepths(stages));
+  std::vector<int> most;
+  for (StageChoice& stage : shallow) {
+    // The formulas of `arxiv` do not know what depth is worth.
+    const bool more = rule_.model == CostModel::kRuntime && options_.allow_recompute;
+    stage.recompute = stage.recompute || more;
     most.push_back(Memory(stage).MaxInFlight(limit, kMostDepth));
   }
+  std::map<std::vector<bool>, SimulatedPipeline> pipelines;  // By the stages that recompute.
+  const auto pipeline_of = [&](const std::vector<int>& depths) -> const SimulatedPipeline& {
+    const std::vector<StageChoice> chosen = Recomputing(stages, depths);
+    std::vector<bool> recompute;
+    for (const StageChoice& stage : chosen) recompute.push_back(stage.recompute);
+    const auto known = pipelines.find(recompute);
+    if (known != pipelines.end()) return known->second;
+    return pipelines.emplace(recompute, Pipeline(chosen)).first->second;
+  };
   const int64_t given = std::min(kMostWork, work_left_);
   int64_t left = given;
-  std::vector<int> depths =
-      ChooseInFlight(options_.schedule, ShapeOf(stages, {}), pipeline, most, bound_ms, left);
+  std::vector<int> depths = ChooseInFlight(options_.schedule, ShapeOf(stages, {}), pipeline_of,
+                                           most, BoundMs(stages), left);
   work_left_ -= given - left;
   return depths;
 }
@@ -121,45 +169,41 @@ Bottleneck Judge::FormulaBound(const std::vector<StageChoice>& stages, double bo
   return most;
 }
 
-Judge::Verdict Judge::Of(const std::vector<StageChoice>& stages, double bottleneck_ms,
+Judge::Verdict Judge::Of(std::vector<StageChoice> stages, double bottleneck_ms,
                          bool one_in_flight) {
+  stages = Plain(std::move(stages));
   if (rule_.model == CostModel::kArxiv) return Predict(stages, bottleneck_ms, one_in_flight);
-  std::vector<Verdict>& known = known_[one_in_flight ? 1 : 0];
-  for (const Verdict& verdict : known) {
-    if (verdict.stages == stages) return verdict;
+  auto& known = known_[one_in_flight ? 1 : 0];
+  for (const auto& [judged, verdict] : known) {
+    if (judged == stages) return verdict;
   }
-  known.push_back(Predict(stages, bottleneck_ms, one_in_flight));
-  return known.back();
+  known.emplace_back(stages, Predict(stages, bottleneck_ms, one_in_flight));
+  return known.back().second;
 }
 
 Judge::Verdict Judge::Predict(const std::vector<StageChoice>& stages, double bottleneck_ms,
                               bool one_in_flight) {
   Verdict verdict;
-  verdict.stages = stages;
-  const SimulatedPipeline pipeline = Pipeline(stages);
-  const Bottleneck busiest = BusiestResource(ShapeOf(stages, {}), pipeline);
-  verdict.depths =
-      one_in_flight ? std::vector<int>(stages.size(), 1) : Depths(stages, pipeline, busiest.ms);
+  verdict.depths = one_in_flight ? std::vector<int>(stages.size(), 1) : Depths(stages);
+  verdict.stages = Recomputing(stages, verdict.depths);
+  const SimulatedPipeline pipeline = Pipeline(verdict.stages);
   Prediction& prediction = verdict.prediction;
   prediction.replicas = Replicas(stages);
   if (rule_.model == CostModel::kArxiv) {
-    prediction.bound = FormulaBound(stages, bottleneck_ms);
+    prediction.bound = FormulaBound(verdict.stages, bottleneck_ms);
     prediction.minibatch_ms =
-        one_in_flight && stages.size() > 1 ? WayMs(stages) : prediction.bound.ms;
+        one_in_flight && stages.size() > 1 ? WayMs(verdict.stages) : prediction.bound.ms;
   } else {
-    prediction.bound = busiest;
+    prediction.bound = BusiestResource(ShapeOf(stages, {}), pipeline);
     // The measured stretch of a pipeline that takes long to settle may lie a little below the
     // bound.
     prediction.minibatch_ms = std::max(
-        busiest.ms,
+        prediction.bound.ms,
         Simulate(options_.schedule, ShapeOf(stages, verdict.depths), pipeline).minibatch_ms);
   }
   if (one_in_flight) prediction.stages_in_turn = StagesInTurn(pipeline);
   prediction.samples_per_s = static_cast<double>(batch_size_) * 1000 / prediction.minibatch_ms;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const int64_t need = Memory(stages[s]).Bytes(verdict.depths[s]);
-    prediction.fits = prediction.fits && need <= options_.cluster.memory_bytes.value_or(need);
-  }
+  prediction.fits = Fits(verdict.stages, verdict.depths);
   return verdict;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "partition/partition.h"
@@ -13,7 +14,7 @@ namespace pd {
 class Judge {
  public:
   struct Verdict {
-    std::vector<StageChoice> stages;
+    std::vector<StageChoice> stages;  ///< That recompute where `depths` do not fit otherwise.
     std::vector<int> depths;
     Prediction prediction;
   };
@@ -21,12 +22,18 @@ class Judge {
   Judge(const CostGraph& graph, const PartitionOptions& options, const CostRule& rule,
         int64_t batch_size);
 
-  /// With one minibatch in flight, or the depths that the simulator chooses within the memory.
+  /// With one minibatch in flight, or the depths that the simulator chooses within the memory,
+  /// whatever stages recompute in `stages`.
   /// `bottleneck_ms`: of the stages under the cost model. With `runtime` the same stages are
   /// simulated once.
-  Verdict Of(const std::vector<StageChoice>& stages, double bottleneck_ms, bool one_in_flight);
+  Verdict Of(std::vector<StageChoice> stages, double bottleneck_ms, bool one_in_flight);
   /// A period that no schedule of these stages can beat. `runtime` only.
   double BoundMs(const std::vector<StageChoice>& stages) const;
+
+  /// The stages with these minibatches in flight: those recompute that fit only so.
+  std::vector<StageChoice> Recomputing(std::vector<StageChoice> stages,
+                                       const std::vector<int>& depths) const;
+  bool Fits(const std::vector<StageChoice>& stages, const std::vector<int>& depths) const;
 
   StageSums Sums(const StageChoice& stage) const;
   MemoryEstimate Memory(const StageChoice& stage) const {
@@ -35,13 +42,15 @@ class Judge {
   SimulatedPipeline Pipeline(const std::vector<StageChoice>& stages) const {
     return MakePipeline(graph_, stages, options_.cluster);
   }
+  /// Without recomputation.
+  static std::vector<StageChoice> Plain(std::vector<StageChoice> stages);
+  static std::vector<int> DefaultDepths(const std::vector<StageChoice>& stages);
   static int Workers(const std::vector<StageChoice>& stages);
   static std::string Replicas(const std::vector<StageChoice>& stages);
 
  private:
   Verdict Predict(const std::vector<StageChoice>& stages, double bottleneck_ms, bool one_in_flight);
-  std::vector<int> Depths(const std::vector<StageChoice>& stages, const SimulatedPipeline& pipeline,
-                          double bound_ms);
+  std::vector<int> Depths(const std::vector<StageChoice>& stages);
   double WayMs(const std::vector<StageChoice>& stages) const;
   Bottleneck FormulaBound(const std::vector<StageChoice>& stages, double bottleneck_ms) const;
 
@@ -50,7 +59,7 @@ class Judge {
   const CostRule& rule_;
   int64_t batch_size_;
   int64_t work_left_;
-  std::vector<Verdict> known_[2];  // By one_in_flight.
+  std::vector<std::pair<std::vector<StageChoice>, Verdict>> known_[2];  // By one_in_flight.
 };
 
 }  // namespace pd

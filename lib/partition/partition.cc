@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "model/model.h"
+#include "partition/depth.h"
 #include "partition/judge.h"
 #include "partition/links.h"
 #include "partition/search.h"
@@ -139,11 +140,7 @@ class Planner {
   std::vector<StageChoice> Whole(int first_worker, int replicas) const {
     StageChoice stage{{}, first_worker, replicas};
     for (int l = 0; l < graph_.size(); ++l) stage.layers.push_back(l);
-    const int64_t limit = options_.cluster.memory_bytes.value_or(0);
-    stage.recompute =
-        limit > 0 && options_.allow_recompute && judge_.Memory(stage).Bytes(1) > limit;
-    if (stage.recompute && judge_.Memory(stage).Bytes(1) > limit) stage.recompute = false;
-    return {stage};
+    return judge_.Recomputing({stage}, {1});
   }
 
   std::vector<StageChoice> OneWorker() const {
@@ -199,8 +196,9 @@ class Planner {
   // than the shortest period so far, `fastest_ms`, are left out by the searches.
   template <typename Use>
   void ForEachRival(const SearchResult& best, const double& fastest_ms, const Use& use) const {
-    constexpr int64_t kLong = 50'000;  // ideals · workers
-    constexpr int kFewIdeals = 100, kLessMemory = 8;
+    constexpr int64_t kLong = 50'000;           // ideals · workers
+    constexpr int64_t kLessMemory = 4'000'000;  // their squares' product, each a search
+    constexpr int kFewIdeals = 100;
     const bool quick = IsQuick(best);
     const bool free = cut_after_.empty() && options_.replicas.empty();
     if (free) use(OneWorker());
@@ -220,7 +218,7 @@ class Planner {
       search.most_ms = slowest * fastest_ms * (1 + kNothing);
       const auto take = [&](const std::vector<StageChoice>& stages) {
         need = std::max(need, Need(stages));
-        use(WithoutRecompute(stages));
+        use(stages);
       };
       if (AreWorkersAlike(search) && quick) {
         for (const auto& stages : FindPlansByWorkers(graph_, search)) take(stages);
@@ -242,47 +240,46 @@ class Planner {
     // As many steps as for the best plan of so few workers: it must be found again.
     if (quick) find(full, all(1));
     full.max_steps = kRivalSteps;
-    if (int64_t{best.ideals} * workers_ <= kLong) find(full, all(1.5));
-    if (!quick) return;
-    find(full, all(2));
-    find(full, all(3));
-    if (best.ideals > kFewIdeals) return;
-    for (const auto& slower : LinksOfGrid()) find(full, slower);
-    if (!full.memory_bytes) return;
-    // All the best plans for less memory, down to what is too slow, so that they are known whatever
-    // the limit.
-    for (const double slower : {1.0, 1.5}) {
-      full.memory_bytes = options_.cluster.memory_bytes;
-      int64_t need = find(full, all(slower));
-      for (int step = 0; step < kLessMemory && need > 0; ++step) {
-        full.memory_bytes = need - 1;
-        need = find(full, all(slower));
+    if (!quick || best.ideals > kFewIdeals) {
+      if (int64_t{best.ideals} * workers_ <= kLong) find(full, all(1.5));
+      if (quick) find(full, all(2));
+      if (quick) find(full, all(3));
+      return;
+    }
+    // Each, and all the best plans for less memory, down to what is too slow, so that they are
+    // known whatever the limit.
+    struct Descent {
+      std::vector<double> slower;
+      std::optional<int64_t> memory_bytes;
+      bool ends = false;
+    };
+    std::vector<Descent> descents;
+    for (auto& slower : SlowerLinks()) {
+      descents.push_back({std::move(slower), options_.cluster.memory_bytes});
+    }
+    const int64_t steps = kLessMemory / (int64_t{best.ideals} * best.ideals * workers_ * workers_);
+    for (int64_t step = 0; step <= steps; ++step) {
+      bool ends = true;
+      for (Descent& descent : descents) {
+        if (descent.ends) continue;
+        full.memory_bytes = descent.memory_bytes;
+        const int64_t need = find(full, descent.slower);
+        descent.memory_bytes = need - 1;
+        descent.ends = need == 0;
+        ends = ends && descent.ends;
       }
+      if (ends) return;
     }
   }
 
   // Of a worker's memory.
   int64_t Need(const std::vector<StageChoice>& stages) const {
-    const PipelineShape shape = ShapeOf(stages, {});
+    const std::vector<int> depths = Judge::DefaultDepths(stages);
     int64_t need = 0;
     for (size_t s = 0; s < stages.size(); ++s) {
-      need = std::max(need,
-                      judge_.Memory(stages[s]).Bytes(DefaultInFlight(shape, static_cast<int>(s))));
+      need = std::max(need, judge_.Memory(stages[s]).Bytes(depths[s]));
     }
     return need;
-  }
-
-  // Plans for less memory recompute in stages that need not.
-  std::vector<StageChoice> WithoutRecompute(std::vector<StageChoice> stages) const {
-    const PipelineShape shape = ShapeOf(stages, {});
-    for (size_t s = 0; s < stages.size(); ++s) {
-      if (!stages[s].recompute) continue;
-      stages[s].recompute = false;
-      const int64_t need =
-          judge_.Memory(stages[s]).Bytes(DefaultInFlight(shape, static_cast<int>(s)));
-      stages[s].recompute = need > options_.cluster.memory_bytes.value_or(need);
-    }
-    return stages;
   }
 
   // Where every rival is looked for.
@@ -308,10 +305,10 @@ class Planner {
     return ps / kPsPerMs;
   }
 
-  // How many times slower the links of each level become, all together or one alone, when rounded
-  // up to a grid of rates that depends on the profile alone, and a few of its steps below. Clusters
-  // whose links differ a little thus share their rivals.
-  std::vector<std::vector<double>> LinksOfGrid() const {
+  // How many times slower the links of each level become: not at all, 1.5, 2 and 3 times; besides,
+  // all together or one alone, rounded up to a grid of rates that depends on the profile alone, and
+  // a few of its steps below. Clusters whose links differ a little thus share their rivals.
+  std::vector<std::vector<double>> SlowerLinks() const {
     constexpr int kSteps = 4;
     constexpr double kAmple = 1 << 10;
     double bytes = 1;
@@ -319,12 +316,16 @@ class Planner {
       bytes += static_cast<double>(layer.activation_bytes + layer.parameter_bytes);
     }
     const double unit = bytes / WorkMs();
+    std::vector<std::vector<double>> links;
+    for (const double slower : {1.0, 1.5, 2.0, 3.0}) {
+      links.emplace_back(rule_.levels.size(), slower);
+    }
     std::vector<double> nearest;
     for (const CostRule::Level& level : rule_.levels) {
       const double steps = std::log2(std::min(level.bytes_per_ms / unit, kAmple));
       nearest.push_back(level.bytes_per_ms / unit / std::exp2(std::ceil(steps)));
     }
-    std::vector<std::vector<double>> links = {nearest};
+    links.push_back(nearest);
     for (int step = 1; step < kSteps; ++step) {
       links.push_back(nearest);
       for (double& slower : links.back()) slower *= std::exp2(step);
@@ -355,7 +356,7 @@ class Planner {
     return numbers;
   }
 
-  static constexpr double kRounding = 1e-9 /* ms */, kNothing = 1e-3;
+  static constexpr double kRounding = 1e-9 /* ms */, kNothing = kSamePeriod;
   static constexpr int64_t kRivalSteps = 250'000;
 
   // Of `first` and its rivals, those that are slower than the fastest by nothing that counts; of
@@ -363,10 +364,11 @@ class Planner {
   Judge::Verdict FastestOf(Judge::Verdict first, const SearchResult& found,
                            PartitionResult& result) {
     double fastest_ms = first.prediction.minibatch_ms;
-    std::vector<std::vector<StageChoice>> known = {first.stages};
+    std::vector<std::vector<StageChoice>> known = {Judge::Plain(first.stages)};
     std::vector<Judge::Verdict> near = {std::move(first)};
     const auto is_near = [&](double ms) { return ms <= fastest_ms * (1 + kNothing); };
-    ForEachRival(found, fastest_ms, [&](const std::vector<StageChoice>& rival) {
+    ForEachRival(found, fastest_ms, [&](const std::vector<StageChoice>& stages) {
+      const std::vector<StageChoice> rival = Judge::Plain(stages);
       if (std::find(known.begin(), known.end(), rival) != known.end()) return;
       known.push_back(rival);
       if (!is_near(judge_.BoundMs(rival))) return;
