@@ -56,7 +56,11 @@ CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
     layer.activation_bytes = cost.activation_bytes;
     layer.parameter_bytes = cost.weight_bytes();
     layer.stash_bytes = cost.stash_bytes.value_or(cost.activation_bytes);
-    layer.scratch_bytes = 2 * cost.activation_bytes + cost.workspace_bytes.value_or(0);
+    layer.copy_bytes = cost.copy_bytes.value_or(0);
+    const bool kept = layer.stash_bytes >= std::max(layer.activation_bytes, layer.copy_bytes);
+    if (layer.copy_bytes > 0 && !kept) layer.sent_stash_bytes = layer.copy_bytes;
+    if (layer.copy_bytes == 0 && kept) layer.sent_stash_bytes = -layer.activation_bytes;
+    layer.scratch_bytes = cost.activation_bytes + cost.workspace_bytes.value_or(0);
     for (const std::string& input : cost.inputs) {
       const auto found = index.find(input);
       if (found != index.end()) layer.producers.push_back(found->second);
@@ -74,6 +78,21 @@ CostGraph MakeCostGraph(const std::vector<LayerCost>& layers,
     }
     graph.layers.push_back(std::move(layer));
     index.emplace(cost.name, l);
+  }
+  // While a layer's gradient is computed, so are, or wait, those of all that lies before it and is
+  // read by it or behind it.
+  std::vector<int64_t> change(graph.layers.size() + 1, 0);
+  for (int l = 0; l < graph.size(); ++l) {
+    const CostGraph::Layer& layer = graph.layers[l];
+    if (layer.consumers.empty()) continue;
+    const int64_t bytes = std::max(layer.activation_bytes, layer.copy_bytes);
+    change[static_cast<size_t>(l) + 1] += bytes;
+    change[static_cast<size_t>(layer.consumers.back()) + 1] -= bytes;
+  }
+  int64_t waiting = 0;
+  for (size_t l = 0; l < graph.layers.size(); ++l) {
+    waiting += change[l];
+    graph.layers[l].scratch_bytes += waiting;
   }
   return graph;
 }
@@ -105,6 +124,7 @@ StageSums SumsOf(const CostGraph& graph, const std::vector<int>& layers, bool in
       received[producer] = true;
       const CostGraph::Layer& source = graph.layers[producer];
       sums.in_bytes += source.activation_bytes;
+      sums.in_copy_bytes += source.copy_bytes;
       if (!source.needs_gradient) continue;
       const int messages = GradientMessages(source, [&](int c) { return inside[c]; });
       sums.in_gradient_bytes += messages * source.activation_bytes;
@@ -112,6 +132,7 @@ StageSums SumsOf(const CostGraph& graph, const std::vector<int>& layers, bool in
     const bool sent = std::any_of(layer.consumers.begin(), layer.consumers.end(),
                                   [&](int consumer) { return !inside[consumer]; });
     if (sent) sums.out_bytes += layer.activation_bytes;
+    if (sent) sums.out_stash_bytes += layer.sent_stash_bytes;
     if (sent && layer.needs_gradient) sums.out_gradient_bytes += layer.activation_bytes;
   }
   const auto up = [&](int l) { return *std::upper_bound(layers.begin(), layers.end(), l); };
@@ -253,11 +274,11 @@ MemoryEstimate::MemoryEstimate(const StageSums& stage, int replicas, bool recomp
   const int64_t inputs = stage.in_bytes + stage.graph_input_bytes;
   const int64_t bucket = std::min(weights, kBucketBytes + stage.largest_parameter_bytes);
   const int64_t staging = m > 1 ? kReduceChunks * m * std::min(kReducePartBytes, bucket / m) : 0;
-  const int64_t arena = stage.stash_bytes + stage.out_bytes;
-  each = weights + inputs + (recompute ? 0 : arena);
+  const int64_t arena = stage.stash_bytes + stage.out_stash_bytes + stage.in_copy_bytes;
+  each = weights + inputs + stage.out_bytes + (recompute ? 0 : arena);
   fixed = 2 * weights + staging + kReceiveAhead * inputs +
-          kGradientBuffers * (stage.out_bytes + stage.in_bytes) + stage.largest_scratch_bytes +
-          (recompute ? arena : 0);
+          kGradientBuffers * (stage.out_gradient_bytes + stage.in_gradient_bytes) +
+          stage.largest_scratch_bytes + (recompute ? arena : 0);
 }
 
 int MemoryEstimate::MaxInFlight(int64_t limit, int cap) const {

@@ -15,7 +15,12 @@ struct CostGraph {
   struct Layer {
     int64_t forward_ps = 0, backward_ps = 0, update_ps = 0;  ///< Picoseconds, for one minibatch.
     int64_t activation_bytes = 0, parameter_bytes = 0, stash_bytes = 0;
-    int64_t scratch_bytes = 0;      ///< Twice the activation, and what its passes use besides.
+    int64_t copy_bytes = 0;  ///< Of its output in the device's own order, if another.
+    /// How much more, or less, is kept where other stages read its output: a copy in the device's
+    /// own order, or nothing beside the message.
+    int64_t sent_stash_bytes = 0;
+    /// What its passes use, its output's gradient, and those that are computed or wait meanwhile.
+    int64_t scratch_bytes = 0;
     bool needs_gradient = false;    ///< Some parameter lies at or before this layer.
     std::vector<int> producers;     ///< Distinct layers that it reads, ascending.
     std::vector<int> consumers;     ///< Distinct layers that read it, ascending.
@@ -45,7 +50,9 @@ struct StageSums {
   int64_t forward_ps = 0, backward_ps = 0, update_ps = 0;
   int64_t parameter_bytes = 0, stash_bytes = 0;
   int64_t in_bytes = 0;            ///< Tensors from stages before, each once.
+  int64_t in_copy_bytes = 0;       ///< Their copies in the device's own order.
   int64_t out_bytes = 0;           ///< Tensors that stages after read, each once.
+  int64_t out_stash_bytes = 0;     ///< What is kept for them beside, or less: sent_stash_bytes.
   int64_t in_gradient_bytes = 0;   ///< Gradients of the former as they are sent back: see below.
   int64_t out_gradient_bytes = 0;  ///< Gradients of the latter, each once.
   int64_t graph_input_bytes = 0;   ///< That it receives; stage 0 receives all and passes them on.
@@ -179,17 +186,20 @@ inline constexpr double kPsPerMs = 1e9;
 
 /// Memory of one worker, in bytes: fixed + in_flight · each; an estimate of what StageSetup::Memory
 /// (pipeline/stage_setup.h) counts, from costs alone.
-/// each: a version of the weights, what the layers keep for the backward pass, the received inputs,
-/// and the dense payload of the sent outputs. Received inputs are tensors of stages before and
-/// graph inputs; of these nothing is known without a model, so they are left out of a profile that
-/// has none. fixed: gradients and momentum (2·|w|), staging of the all-reduce, inputs of 2
-/// minibatches received ahead, 2 buffers for each of received and sent gradients, and as scratch
-/// the most that a layer needs: two activations (its output and its gradient) and its workspace,
-/// where the profile knows that. The staging of m > 1 replicas is 32·m·min(60 KiB, b/m), b the
-/// largest bucket of weights: at most |w|, and 256 KiB + the largest layer's. A stage that
-/// recomputes keeps for each minibatch only its received inputs; what the layers keep and the sent
-/// outputs take memory once. Not known here: headers, running statistics, copies of border tensors
-/// in an inner (padded) layout, and the second gradient message that a skip connection may need.
+/// each: a version of the weights, what the layers keep for the backward pass, the received inputs
+/// with their copies in the device's own order, and the dense payload of the sent outputs, in which
+/// they are kept where the device has no order of its own. Received
+/// inputs are tensors of stages before and graph inputs; of these nothing is known without a model,
+/// so they are left out of a profile that has none. fixed: gradients and momentum (2·|w|), staging
+/// of the all-reduce, inputs of 2 minibatches received ahead, 2 buffers for each of received and
+/// sent gradients, and as scratch the most that a layer needs: the gradients that are computed or
+/// wait while its own is, wherever in the model they come from, and its workspace, where the
+/// profile knows that. The staging of m > 1 replicas is 32·m·min(60 KiB, b/m), b the largest bucket
+/// of weights: at most |w|, and 256 KiB + the largest layer's. A stage that recomputes keeps for
+/// each minibatch its received inputs and its sent outputs; what the layers keep and the copies
+/// take memory once. Not known here: headers, running statistics, activations that only the forward
+/// pass reads but another stage, too, and the second gradient message that a tensor gets which
+/// several stages read.
 struct MemoryEstimate {
   int64_t fixed = 0, each = 0;
 

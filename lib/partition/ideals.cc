@@ -160,6 +160,7 @@ Ideals::Ideal Ideals::Describe(const Bits& bits) const {
     if (!crosses) continue;
     ideal.boundary.push_back(l);
     ideal.crossing_bytes += layer.activation_bytes;
+    ideal.crossing_stash_bytes += layer.sent_stash_bytes;
     if (layer.needs_gradient) ideal.crossing_gradient_bytes += layer.activation_bytes;
   }
   return ideal;
@@ -191,8 +192,10 @@ void Ideals::AddBorder(int i, int j, StageSums& sums) const {
     if (row_.from != i) FillRow(i);
     const Border& border = row_.borders[static_cast<size_t>(ideals_[j].layers)];
     sums.in_bytes += border.in;
+    sums.in_copy_bytes += border.in_copy;
     sums.in_gradient_bytes += border.in_gradient;
     sums.out_bytes -= border.passing;
+    sums.out_stash_bytes -= border.passing_stash;
     sums.out_gradient_bytes -= border.passing_gradient;
     return;
   }
@@ -208,7 +211,9 @@ void Ideals::AddBorder(int i, int j, StageSums& sums) const {
       if (read && passes) break;
     }
     if (read) sums.in_bytes += layer.activation_bytes;
+    if (read) sums.in_copy_bytes += layer.copy_bytes;
     if (passes) sums.out_bytes -= layer.activation_bytes;
+    if (passes) sums.out_stash_bytes -= layer.sent_stash_bytes;
     if (!layer.needs_gradient) continue;
     if (passes) sums.out_gradient_bytes -= layer.activation_bytes;
     if (!read) continue;
@@ -230,13 +235,16 @@ void Ideals::FillRow(int i) const {
     const std::vector<int>& readers = layer.consumers;
     const auto first = std::lower_bound(readers.begin(), readers.end(), ideals_[i].layers);
     row_.borders[0].passing += bytes;
+    row_.borders[0].passing_stash += layer.sent_stash_bytes;
     row_.borders[0].passing_gradient += gradient;
     row_.borders[static_cast<size_t>(*first) + 1].in += bytes;
+    row_.borders[static_cast<size_t>(*first) + 1].in_copy += layer.copy_bytes;
     for (auto reader = first; std::next(reader) != readers.end(); ++reader) {
       row_.borders[static_cast<size_t>(*reader) + 1].in_gradient += gradient;
     }
     Border& last = row_.borders[static_cast<size_t>(readers.back()) + 1];
     last.passing -= bytes;
+    last.passing_stash -= layer.sent_stash_bytes;
     last.passing_gradient -= gradient;
     last.in_gradient -= gradient * (std::prev(readers.end()) - first - 1);  // One sum.
   }
@@ -244,8 +252,10 @@ void Ideals::FillRow(int i) const {
     const Border& before = row_.borders[n - 1];
     Border& border = row_.borders[n];
     border.in += before.in;
+    border.in_copy += before.in_copy;
     border.in_gradient += before.in_gradient;
     border.passing += before.passing;
+    border.passing_stash += before.passing_stash;
     border.passing_gradient += before.passing_gradient;
   }
 }
@@ -259,6 +269,7 @@ StageSums Ideals::Between(int i, int j, bool largest) const {
   sums.parameter_bytes = b.parameter_bytes - a.parameter_bytes;
   sums.stash_bytes = b.stash_bytes - a.stash_bytes;
   sums.out_bytes = b.crossing_bytes;
+  sums.out_stash_bytes = b.crossing_stash_bytes;
   sums.out_gradient_bytes = b.crossing_gradient_bytes;
   AddBorder(i, j, sums);
   const auto inside = [&](int l) { return Has(j, l) && !Has(i, l); };

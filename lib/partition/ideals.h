@@ -49,13 +49,14 @@ class Ideals {
     int layers = 0, last = -1;  // how many, and the highest
     int shared = 0;             // layers below are all in it
     int64_t forward_ps = 0, backward_ps = 0, update_ps = 0, parameter_bytes = 0, stash_bytes = 0;
-    int64_t crossing_bytes = 0, crossing_gradient_bytes = 0;
+    int64_t crossing_bytes = 0, crossing_gradient_bytes = 0, crossing_stash_bytes = 0;
     std::vector<int> boundary;
   };
   using Bits = std::vector<uint64_t>;
 
   struct Border {  // What a stage takes, and lets pass, of the tensors that enter it.
-    int64_t in = 0, in_gradient = 0, passing = 0, passing_gradient = 0;
+    int64_t in = 0, in_copy = 0, in_gradient = 0, passing = 0;
+    int64_t passing_stash = 0, passing_gradient = 0;
   };
   struct Row {
     int from = -1;

@@ -23,7 +23,7 @@ std::optional<double> OptionalMs(const JsonView& json, std::string_view key) {
 LayerCost ReadLayerCost(const JsonView& json) {
   json.CheckKeys({"name", "inputs", "forward_ms", "backward_ms", "activation_bytes",
                   "parameter_bytes", "stored_parameter_bytes", "update_ms", "stash_bytes",
-                  "workspace_bytes", "forward_p90_ms", "backward_p90_ms"});
+                  "workspace_bytes", "copy_bytes", "forward_p90_ms", "backward_p90_ms"});
   LayerCost cost;
   cost.name = json.At("name").String();
   for (const JsonView& input : json.At("inputs").Items()) cost.inputs.push_back(input.String());
@@ -39,6 +39,7 @@ LayerCost ReadLayerCost(const JsonView& json) {
   if (const auto workspace = json.Find("workspace_bytes")) {
     cost.workspace_bytes = workspace->Int(0, kMaxBytes);
   }
+  if (const auto copy = json.Find("copy_bytes")) cost.copy_bytes = copy->Int(0, kMaxBytes);
   cost.forward_p90_ms = OptionalMs(json, "forward_p90_ms");
   cost.backward_p90_ms = OptionalMs(json, "backward_p90_ms");
   return cost;
@@ -117,6 +118,7 @@ Json LayerCostsJson(const std::vector<LayerCost>& layers) {
     if (layer.update_ms) item["update_ms"] = *layer.update_ms;
     if (layer.stash_bytes) item["stash_bytes"] = *layer.stash_bytes;
     if (layer.workspace_bytes) item["workspace_bytes"] = *layer.workspace_bytes;
+    if (layer.copy_bytes) item["copy_bytes"] = *layer.copy_bytes;
     if (layer.forward_p90_ms) item["forward_p90_ms"] = *layer.forward_p90_ms;
     if (layer.backward_p90_ms) item["backward_p90_ms"] = *layer.backward_p90_ms;
     out.push_back(std::move(item));

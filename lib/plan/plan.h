@@ -22,6 +22,9 @@ struct LayerCost {
   std::optional<double> update_ms;
   std::optional<int64_t> stash_bytes;
   std::optional<int64_t> workspace_bytes;  ///< Scratch of one of its passes.
+  /// What its output takes in the device's own order, where that is another than the messages': a
+  /// stage that receives it keeps a copy.
+  std::optional<int64_t> copy_bytes;
   std::optional<double> forward_p90_ms, backward_p90_ms;
 
   int64_t weight_bytes() const { return stored_parameter_bytes.value_or(parameter_bytes); }

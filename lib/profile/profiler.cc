@@ -220,6 +220,8 @@ class Profiler {
     cost.stash_bytes =
         static_cast<int64_t>(info.saved_bytes + (OutputIsKept(l) ? info.y.bytes : 0));
     cost.workspace_bytes = static_cast<int64_t>(info.workspace_bytes);
+    const Layout& layout = plan_.layout(model_.OutputOf(l));
+    if (!layout.dense()) cost.copy_bytes = static_cast<int64_t>(layout.bytes);
     return cost;
   }
 

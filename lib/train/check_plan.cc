@@ -75,6 +75,7 @@ void CheckPlan(const TrainArguments& arguments) {
   for (const std::string& note : DeviceNotes(ranks, agreement.config.device)) Log("{}", note);
   for (const std::string& warning : DeviceWarnings(ranks, agreement.config.tf32))
     Warn("{}", warning);
+  for (const std::string& warning : MemoryWarnings(agreement.plan, ranks)) Warn("{}", warning);
   for (const std::string& warning : CostWarnings(agreement, *backend)) Warn("{}", warning);
 }
 

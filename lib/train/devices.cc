@@ -8,6 +8,7 @@
 
 #include "backend/registry.h"
 #include "base/error.h"
+#include "base/units.h"
 
 namespace pd {
 
@@ -103,6 +104,20 @@ std::vector<std::string> DeviceWarnings(const std::vector<RankInfo>& ranks, bool
                     fmt::join(numbers, ", "), sharing[0]->host, sharing[0]->label, device.second));
   }
   return warnings;
+}
+
+std::vector<std::string> MemoryWarnings(const Plan& plan, const std::vector<RankInfo>& ranks) {
+  if (!plan.cluster || !plan.cluster->memory_bytes) return {};
+  const int64_t limit = *plan.cluster->memory_bytes;
+  std::vector<std::string> larger;
+  for (const RankInfo& r : ranks) {
+    if (r.stage < 0 || r.memory_bytes <= limit + limit / 100) continue;
+    larger.push_back(
+        fmt::format("rank {} {}", r.rank, FormatBytes(static_cast<double>(r.memory_bytes))));
+  }
+  if (larger.empty()) return {};
+  return {fmt::format("memory beyond the {} that the plan allows a worker: {}",
+                      FormatBytes(static_cast<double>(limit)), fmt::join(larger, ", "))};
 }
 
 std::vector<std::string> DeviceNotes(const std::vector<RankInfo>& ranks, std::string_view device) {

@@ -25,6 +25,9 @@ std::vector<std::string> CostWarnings(const Agreement& agreement, const Backend&
 void CompareReplicas(const std::vector<RankInfo>& ranks);
 /// What to say of GPUs: ranks that share one; none where `tf32` was asked for.
 std::vector<std::string> DeviceWarnings(const std::vector<RankInfo>& ranks, bool tf32 = false);
+/// Says which ranks take over 1 % more memory than the plan's cluster allows a worker; a line, or
+/// none.
+std::vector<std::string> MemoryWarnings(const Plan& plan, const std::vector<RankInfo>& ranks);
 /// What "auto" took (`device` is the configured one), with CUDA's reason where a GPU that may be
 /// there cannot be used; lines for people, or none.
 std::vector<std::string> DeviceNotes(const std::vector<RankInfo>& ranks, std::string_view device);

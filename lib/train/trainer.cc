@@ -329,6 +329,7 @@ void Run::Announce() {
   for (const std::string& note : DeviceNotes(ranks_, config_.device)) Log("{}", note);
   for (const std::string& note : MessageNotes(ranks_, spec_.direct_messages)) Log("{}", note);
   for (const std::string& warning : DeviceWarnings(ranks_, config_.tf32)) Warn("{}", warning);
+  for (const std::string& warning : MemoryWarnings(agreement_.plan, ranks_)) Warn("{}", warning);
   for (const std::string& warning : ThreadWarnings(ranks_)) Warn("{}", warning);
   if (backend_ == nullptr) return;  // an idle rank 0 knows no device
   for (const std::string& warning : CostWarnings(agreement_, *backend_)) Warn("{}", warning);

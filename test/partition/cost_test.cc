@@ -123,10 +123,26 @@ TEST_CASE("memory counts versions, stashes, inputs, gradients, momentum, scratch
   std::vector<LayerCost> layers = Skip();
   layers[2].stash_bytes = 7;
   layers[2].workspace_bytes = 11;
+  layers[1].copy_bytes = 240;
   const CostGraph graph = MakeCostGraph(layers);
-  const MemoryEstimate memory(SumsOf(graph, {2}, false), 2);  // {c}: in 200, out 30, weights 100.
-  CHECK(memory.Bytes(3) == 3 * (100 + 7 + 200 + 30) + 100 + 100 + 32 * 100 + 2 * 200 /* ahead */ +
-                               2 * (30 + 200) /* gradients */ + 2 * 30 + 11);
+  // {c}: in 200, out 30, weights 100. Its gradient, b's in the device's order, and a's that waits.
+  const int64_t fixed = 100 + 100 + 32 * 100 + 2 * 200 /* ahead */ +
+                        2 * (30 + 200) /* gradients */ + 30 + 240 + 1000 + 11;
+  const MemoryEstimate memory(SumsOf(graph, {2}, false), 2);
+  CHECK(memory.Bytes(3) == 3 * (100 + 200 + 30 + 7 + 240) + fixed);
+  // {b}: in 1000, out 200; its output's copy is not in its stash of 150, or is, in one of 240.
+  layers[1].stash_bytes = 150;
+  const MemoryEstimate copies(SumsOf(MakeCostGraph(layers), {1}, false), 1);
+  CHECK(copies.each == 100 + 1000 + 200 + 150 + 240);
+  layers[1].stash_bytes = 240;
+  const MemoryEstimate stashes(SumsOf(MakeCostGraph(layers), {1}, false), 1);
+  CHECK(stashes.each == 100 + 1000 + 200 + 240);
+  // In the messages' order the output is kept in its message alone.
+  layers[1].copy_bytes.reset();
+  const MemoryEstimate dense(SumsOf(MakeCostGraph(layers), {1}, false), 1);
+  CHECK(dense.each == 100 + 1000 + 200 + 40);
+  const MemoryEstimate recomputing(SumsOf(graph, {2}, false), 2, true);
+  CHECK(recomputing.Bytes(3) == 3 * (100 + 200 + 30) + 7 + 240 + fixed);
   CHECK(memory.MaxInFlight(memory.Bytes(3), 100) == 3);
   CHECK(memory.MaxInFlight(memory.Bytes(3) - 1, 100) == 2);
   CHECK(memory.MaxInFlight(memory.Bytes(0) - 1, 100) == 0);

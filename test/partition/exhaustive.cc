@@ -92,18 +92,29 @@ const Exhaustive::Stage& Exhaustive::Of(unsigned mask) {
     stage->update += layer.update_ms.value_or(0);
     stage->weights += static_cast<double>(layer.parameter_bytes);
     stage->stash += layer.stash_bytes.value_or(layer.activation_bytes);
-    stage->largest =
-        std::max(stage->largest, 2 * layer.activation_bytes + layer.workspace_bytes.value_or(0));
+    // Its own gradient, and those of all before it that it or a later layer reads.
+    int64_t scratch = layer.activation_bytes + layer.workspace_bytes.value_or(0);
+    for (int before = 0; before < l; ++before) {
+      if ((readers_[before] >> l) == 0) continue;
+      scratch += std::max(layers_[before].activation_bytes, layers_[before].copy_bytes.value_or(0));
+    }
+    stage->largest = std::max(stage->largest, scratch);
     stage->heaviest = std::max(stage->heaviest, layer.parameter_bytes);
     received |= reads_[l] & ~mask;
     if ((readers_[l] & ~mask) == 0) continue;
     stage->out += static_cast<double>(layer.activation_bytes);
+    // A message is its tensor's place, unless the device has an order of its own.
+    const int64_t copy = layer.copy_bytes.value_or(0),
+                  stash = layer.stash_bytes.value_or(layer.activation_bytes);
+    if (copy == 0 && stash >= layer.activation_bytes) stage->sent_stash -= layer.activation_bytes;
+    if (copy > 0 && stash < std::max(copy, layer.activation_bytes)) stage->sent_stash += copy;
     if (trained_[l]) stage->receives += static_cast<double>(layer.activation_bytes);
   }
   stage->sends += stage->out;
   for (int l = 0; l < count_; ++l) {
     if (!Has(received, l)) continue;
     stage->in += static_cast<double>(layers_[l].activation_bytes);
+    stage->copies += static_cast<double>(layers_[l].copy_bytes.value_or(0));
     if (trained_[l]) {
       stage->sends += Messages(l, mask) * static_cast<double>(layers_[l].activation_bytes);
     }
@@ -303,9 +314,11 @@ int64_t Exhaustive::Memory(const Placed& placed, int depth, bool recompute) {
   const int64_t part = std::min<int64_t>(60 * 1024, bucket / placed.replicas);
   const int64_t parts = placed.replicas == 1 ? 0 : 32 * placed.replicas * part;
   const int arenas = recompute ? 1 : depth;
-  return depth * (weights + received) + arenas * (stage.stash + sent) + weights /* gradients */ +
-         weights /* momentum */ + parts + 2 * received /* ahead */ +
-         2 * sent /* their gradients */ + 2 * received /* gradients sent */ + stage.largest;
+  const auto copies = static_cast<int64_t>(stage.copies);
+  const auto gradients = static_cast<int64_t>(stage.sends - stage.out + stage.receives - stage.in);
+  return depth * (weights + received + sent) + arenas * (stage.stash + stage.sent_stash + copies) +
+         weights /* gradients */ + weights /* momentum */ + parts + 2 * received /* ahead */ +
+         2 * gradients /* received and sent */ + stage.largest;
 }
 
 void Exhaustive::Consider() {

@@ -35,6 +35,8 @@ class Exhaustive {
   struct Stage {  // what a mask of layers means as a stage
     double forward = 0, backward = 0, update = 0, weights = 0, in = 0, out = 0;
     double sends = 0, receives = 0;  // Tensors and gradients.
+    double copies = 0;               // Of what is received, in the device's own order.
+    int64_t sent_stash = 0;          // What sent outputs change of the stash.
     int64_t stash = 0, largest = 0, heaviest = 0;
   };
 

@@ -30,6 +30,7 @@ inline std::vector<LayerCost> RandomLayers(std::mt19937& random, int count, bool
     if (Uniform(random, 0, 1) == 0) layer.update_ms = static_cast<double>(Uniform(random, 0, 2));
     if (Uniform(random, 0, 1) == 0) layer.stash_bytes = Uniform(random, 0, 8) * 1000;
     if (Uniform(random, 0, 1) == 0) layer.workspace_bytes = Uniform(random, 0, 8) * 1000;
+    if (l % 3 == 1) layer.copy_bytes = layer.activation_bytes + 500;
     int64_t reads = l == 0 ? 0 : branches ? Uniform(random, 1, 3) : 1;
     if (loose) reads = l == 0 ? 0 : Uniform(random, 0, 2);
     for (int64_t r = 0; r < reads; ++r) {

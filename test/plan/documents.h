@@ -29,7 +29,7 @@ inline std::string CostsText() {
   return R"([
     {"name": "flat", "inputs": ["image"], "forward_ms": 0.1, "backward_ms": 0.2, "activation_bytes": 64, "parameter_bytes": 0},
     {"name": "fc1", "inputs": ["flat"], "forward_ms": 1.5, "backward_ms": 2.25, "activation_bytes": 64, "parameter_bytes": 80,
-     "stored_parameter_bytes": 128, "update_ms": 0.125, "stash_bytes": 0, "workspace_bytes": 96, "forward_p90_ms": 1.75, "backward_p90_ms": 3},
+     "stored_parameter_bytes": 128, "update_ms": 0.125, "stash_bytes": 0, "workspace_bytes": 96, "copy_bytes": 128, "forward_p90_ms": 1.75, "backward_p90_ms": 3},
     {"name": "sum", "inputs": ["fc1", "flat"], "forward_ms": 0.1, "backward_ms": 0.2, "activation_bytes": 64, "parameter_bytes": 0},
     {"name": "loss", "inputs": ["sum", "label"], "forward_ms": 0.1, "backward_ms": 0.2, "activation_bytes": 16, "parameter_bytes": 0}])";
 }

@@ -7,6 +7,7 @@ The test takes those that need seconds. All, with times and memory in a table on
 
 import json
 import os
+import re
 import sys
 import time
 
@@ -38,6 +39,35 @@ class Networks(TrainCase):
                          sorted(layer["name"] for layer in model["layers"]))
         self.assertLessEqual(sum(len(s["workers"]) for s in stages), workers)
         return path
+
+    def counted(self, plan):
+        """What pd-train counts for each worker, by rank, in bytes."""
+        table = self.done(PD_TRAIN, plan, "--check", "--device", "cpu").stderr
+        rows = re.findall(r"^ *(\d+) +\S+ +\d+ +\d+ +\d+ +([\d.]+) (k?M?G?B) ", table, re.MULTILINE)
+        units = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+        return {int(rank): float(amount) * units[unit] for rank, amount, unit in rows}
+
+    def test_the_memory_of_workers_is_predicted_as_pd_train_counts_it(self):
+        # Where several stages read one tensor, as inception's branches, some gradients are left out.
+        for name, most in (("lenet", 1.05), ("resnet_cifar", 1.05), ("inception", 1.2)):
+            path, profile = os.path.join(MODELS, name + ".json"), self.path("profile.json")
+            with open(path, encoding="utf-8") as file:
+                model = json.load(file)
+            self.done(PD_PROFILE, path, "-b", "32", "--minibatches", "1", "--warmup", "1", "--device", "cpu",
+                      "-o", profile)
+            refused = self.execute([PD_PARTITION, profile, "-n", "4", "--bandwidth", "10Gbps", "--memory", "100kB"])
+            least = re.search(r"that works: --memory ([\d.]+)(\wB)$", refused.stderr.strip())
+            limit = f"{1.1 * float(least[1]):.2f}{least[2]}"
+            for args in (["--replicas", "4"], ["--replicas", "1x4"], ["--memory", limit]):
+                plan = self.plan(profile, model, 4, *args)
+                document = json.loads(self.read(plan))
+                recomputes = any(stage.get("recompute") for stage in document["stages"])
+                self.assertEqual(recomputes, args[0] == "--memory", document["stages"])
+                counted = self.counted(plan)
+                self.assertGreater(len(counted), 0)
+                for rank, memory in counted.items():
+                    share = memory / document["predicted"]["memory_bytes"][rank]
+                    self.assertTrue(0.9 < share < most, (name, args, rank, share))
 
     def check(self, name):
         path = os.path.join(MODELS, name + ".json")

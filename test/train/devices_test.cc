@@ -76,6 +76,28 @@ TEST_CASE("ranks that share a GPU of one machine are named, others are not") {
   CHECK(DeviceWarnings({ranks[0], ranks[1], ranks[3]}, true).empty());
 }
 
+TEST_CASE("ranks that take more memory than the plan allows a worker are named, with both") {
+  Plan plan;
+  RankInfo small, large, idle;
+  small.stage = large.stage = 0;
+  small.memory_bytes = 60'000'000;
+  large.rank = 1;
+  large.memory_bytes = 134'000'000;
+  idle.rank = 2;
+  idle.stage = -1;
+  idle.memory_bytes = 999'000'000;
+  const std::vector<RankInfo> ranks = {small, large, idle};
+  CHECK(MemoryWarnings(plan, ranks).empty());
+  plan.cluster.emplace();
+  CHECK(MemoryWarnings(plan, ranks).empty());
+  plan.cluster->memory_bytes = 60'000'000;
+  const std::vector<std::string> warnings = MemoryWarnings(plan, ranks);
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == "memory beyond the 60.0 MB that the plan allows a worker: rank 1 134 MB");
+  plan.cluster->memory_bytes = 134'000'000;
+  CHECK(MemoryWarnings(plan, ranks).empty());
+}
+
 TEST_CASE("ranks on processors share nothing and have no way of messages to tell") {
   RankInfo cpu;
   cpu.stage = 0;
