@@ -71,8 +71,8 @@ double ParseRate(std::string_view text, std::string_view what) {
              "{}: expected a rate with a unit, such as 10Gbps or 1.25GB/s, found \"{}\"", what,
              text);
   const double rate = *value * factor / (unit == "bps" ? 8 : 1);
-  PD_REQUIRE(rate > 0 && std::isfinite(rate), "{}: expected a rate above zero, found \"{}\"", what,
-             text);
+  PD_REQUIRE(rate > 0, "{}: expected a rate above zero, found \"{}\"", what, text);
+  PD_REQUIRE(std::isfinite(rate), "{}: expected a rate below 1e308B/s, found \"{}\"", what, text);
   return rate;
 }
 

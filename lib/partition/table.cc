@@ -96,11 +96,12 @@ std::string FormatTable(const PartitionResult& result, const PartitionOptions& o
   out += fmt::format("\nbound by {}: at best {} a minibatch\n", result.predicted.bound.what,
                      FormatMs(result.predicted.bound.ms));
   if (!result.exact) {
+    const double less = 100 * (1 - result.lower_bound_ms / result.bottleneck_ms);
     out += fmt::format(
         "the search was not exact: under the cost model this plan needs {}, no plan less than {} "
-        "({:.1f} % less)\n",
+        "({} % less)\n",
         FormatMs(result.bottleneck_ms), FormatMs(result.lower_bound_ms),
-        100 * (1 - result.lower_bound_ms / result.bottleneck_ms));
+        less < 0.05 ? "under 0.1" : fmt::format("{:.1f}", less));
   }
   if (result.few_rivals) {
     out += fmt::format("a large graph: compared with only {}, few of them on fewer workers\n",

@@ -36,6 +36,10 @@ TEST_CASE("Rates without a unit or a sane number are refused with the option's n
         "--bandwidth: expected a rate with a unit, such as 10Gbps or 1.25GB/s, found \"+5Gbps\"");
   CHECK(ErrorOf([] { ParseRate("25Gb", "--bandwidth"); }) ==
         "--bandwidth: expected a rate with a unit, such as 10Gbps or 1.25GB/s, found \"25Gb\"");
+  CHECK(ErrorOf([] { ParseRate("1e300TB/s", "--bandwidth"); }) ==
+        "--bandwidth: expected a rate below 1e308B/s, found \"1e300TB/s\"");
+  CHECK(ErrorOf([] { ParseRate("0bps", "--bandwidth"); }) ==
+        "--bandwidth: expected a rate above zero, found \"0bps\"");
 }
 
 TEST_CASE("Sizes are bytes with decimal or binary prefixes") {

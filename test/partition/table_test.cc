@@ -48,6 +48,17 @@ TEST_CASE("replicas are written short, and what is written is read") {
   }
 }
 
+TEST_CASE("a gap to the proven bound is never said to be nothing") {
+  PartitionOptions options;
+  options.cluster.levels.push_back({2, 1e9, 0});
+  PartitionResult result = Partition(Chain(4), options);
+  result.exact = false;
+  result.lower_bound_ms = result.bottleneck_ms * (1 - 1e-6);
+  CHECK_THAT(FormatTable(result, options), ContainsSubstring("(under 0.1 % less)"));
+  result.lower_bound_ms = result.bottleneck_ms * 0.75;
+  CHECK_THAT(FormatTable(result, options), ContainsSubstring("(25.0 % less)"));
+}
+
 TEST_CASE("the heading of a table plans the same plan again") {
   const Profile profile = Chain(6);
   PartitionOptions options;

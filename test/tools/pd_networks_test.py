@@ -56,9 +56,8 @@ class Networks(TrainCase):
             self.done(PD_PROFILE, path, "-b", "32", "--minibatches", "1", "--warmup", "1", "--device", "cpu",
                       "-o", profile)
             refused = self.execute([PD_PARTITION, profile, "-n", "4", "--bandwidth", "10Gbps", "--memory", "100kB"])
-            least = re.search(r"that works: --memory ([\d.]+)(\wB)$", refused.stderr.strip())
-            limit = f"{1.1 * float(least[1]):.2f}{least[2]}"
-            for args in (["--replicas", "4"], ["--replicas", "1x4"], ["--memory", limit]):
+            least = re.search(r"that works: --memory (\S+)$", refused.stderr.strip())[1]
+            for args in (["--replicas", "4"], ["--replicas", "1x4"], ["--memory", least]):
                 plan = self.plan(profile, model, 4, *args)
                 document = json.loads(self.read(plan))
                 recomputes = any(stage.get("recompute") for stage in document["stages"])
@@ -67,7 +66,7 @@ class Networks(TrainCase):
                 self.assertGreater(len(counted), 0)
                 for rank, memory in counted.items():
                     share = memory / document["predicted"]["memory_bytes"][rank]
-                    self.assertTrue(0.9 < share < most, (name, args, rank, share))
+                    self.assertTrue(0.85 < share < most, (name, args, rank, share))
 
     def check(self, name):
         path = os.path.join(MODELS, name + ".json")
