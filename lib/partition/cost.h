@@ -188,9 +188,9 @@ inline constexpr double kPsPerMs = 1e9;
 /// (pipeline/stage_setup.h) counts, from costs alone.
 /// each: a version of the weights, what the layers keep for the backward pass, the received inputs
 /// with their copies in the device's own order, and the dense payload of the sent outputs, in which
-/// they are kept where the device has no order of its own. Received
-/// inputs are tensors of stages before and graph inputs; of these nothing is known without a model,
-/// so they are left out of a profile that has none. fixed: gradients and momentum (2·|w|), staging
+/// they are kept where the device has no order of its own. Received inputs are tensors of stages
+/// before and graph inputs; of these nothing is known without a model, so they are left out of a
+/// profile that has none. fixed: gradients and momentum (2·|w|), staging
 /// of the all-reduce, inputs of 2 minibatches received ahead, 2 buffers for each of received and
 /// sent gradients, and as scratch the most that a layer needs: the gradients that are computed or
 /// wait while its own is, wherever in the model they come from, and its workspace, where the
